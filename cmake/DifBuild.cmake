@@ -1,0 +1,83 @@
+# Compiler settings, dependencies and the three functions that every CMakeLists.txt of the project uses:
+# dif_room (an object library of libdif), dif_plugin (a backend .so) and dif_test (a test program).
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_BUILD_RPATH "$ORIGIN")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+option(DIF_SANITIZE "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
+endif()
+
+# -ffp-contract=off: a multiply and an add stay two roundings unless the code says std::fma. Numbers must not
+# depend on what the compiler fuses.
+add_compile_options(-Wall -Wextra -Werror=return-type -Wno-missing-field-initializers
+                    -Wno-psabi -ffp-contract=off -fno-math-errno)
+if(DIF_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(GTest REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
+find_program(FLATC flatc REQUIRED)
+
+# dif_room(NAME SOURCES a.cpp ... [LIBS target ...]): one room of libdif.
+function(dif_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(dif_${name} OBJECT ${ARG_SOURCES})
+  target_include_directories(dif_${name} PUBLIC "${CMAKE_SOURCE_DIR}/include" "${CMAKE_SOURCE_DIR}/src")
+  target_link_libraries(dif_${name} PUBLIC fmt::fmt ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY DIF_ROOMS dif_${name})
+endfunction()
+
+# dif_schema(TARGET schemas/x.fbs): generates x_generated.h for the sources of TARGET.
+function(dif_schema target schema)
+  get_filename_component(stem "${schema}" NAME_WE)
+  set(header "${CMAKE_BINARY_DIR}/generated/${stem}_generated.h")
+  add_custom_command(OUTPUT "${header}"
+    COMMAND "${FLATC}" --cpp --scoped-enums -o "${CMAKE_BINARY_DIR}/generated" "${CMAKE_SOURCE_DIR}/${schema}"
+    DEPENDS "${CMAKE_SOURCE_DIR}/${schema}" VERBATIM)
+  target_sources(${target} PRIVATE "${header}")
+  target_include_directories(${target} PRIVATE "${CMAKE_BINARY_DIR}/generated")
+endfunction()
+
+# dif_plugin(NAME SOURCES ... [LIBS ...]): libdif_NAME.so, a backend that is loaded by name at run time.
+function(dif_plugin name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(dif_backend_${name} MODULE ${ARG_SOURCES})
+  set_target_properties(dif_backend_${name} PROPERTIES OUTPUT_NAME dif_${name} PREFIX lib)
+  target_link_libraries(dif_backend_${name} PRIVATE dif ${ARG_LIBS})
+endfunction()
+
+# dif_test(NAME SOURCES ... [LIBS ...] [LABELS ...]): a GoogleTest program run by ctest as one test per TEST.
+function(dif_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE dif ${ARG_LIBS} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE DIF_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                             DIF_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
+endfunction()
