@@ -43,6 +43,11 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
 find_program(FLATC flatc REQUIRED)
 
+# Programs look for the bundled model and the fixtures beside themselves, here as in the unpacked bundle.
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+file(CREATE_LINK "${CMAKE_SOURCE_DIR}/models" "${CMAKE_BINARY_DIR}/models" SYMBOLIC)
+file(CREATE_LINK "${CMAKE_SOURCE_DIR}/tests/fixtures" "${CMAKE_BINARY_DIR}/tests/fixtures" SYMBOLIC)
+
 # dif_room(NAME SOURCES a.cpp ... [LIBS target ...]): one room of libdif.
 function(dif_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
@@ -71,11 +76,13 @@ function(dif_plugin name)
   target_link_libraries(dif_backend_${name} PRIVATE dif ${ARG_LIBS})
 endfunction()
 
-# dif_test(NAME SOURCES ... [LIBS ...] [LABELS ...]): a GoogleTest program run by ctest as one test per TEST.
+# dif_test(NAME SOURCES ... [LIBS ...] [LABELS ...]): a GoogleTest program run by ctest. A test finds the model, the
+# fixtures and the built programs through tests/support/paths.h; it must also run in the unpacked bundle.
 function(dif_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE dif ${ARG_LIBS} GTest::gtest GTest::gtest_main)
+  target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE DIF_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              DIF_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
