@@ -1,0 +1,18 @@
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/op_def.h"
+
+namespace dif::ops {
+
+using ir::Builder;
+using ir::Value;
+
+extern const ir::OpDef kCast;
+
+/// cast(x) -> y       the same numbers in another dtype
+/// C1 x and the result are floating or i32 (no f64, no f8)
+/// Rounds to nearest even; i32 from floating truncates towards zero and saturates, NaN becomes 0.
+Value cast(Builder& b, Value x, DType dtype);
+
+}  // namespace dif::ops

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "ir/builder.h"
+#include "ir/op_def.h"
+
+namespace dif::ops {
+
+using ir::Builder;
+using ir::Value;
+
+extern const ir::OpDef kConv2d;
+
+struct Conv2dOptions {
+  std::array<std::int64_t, 2> strides = {1, 1};     ///< rows, columns
+  std::array<std::int64_t, 4> pads = {0, 0, 0, 0};  ///< top, left, bottom, right
+  std::int64_t groups = 1;
+};
+
+/// conv2d(x [N, Ci, H, W], w [Co, Ci/groups, Kh, Kw], bias? [Co]) -> y [N, Co, Ho, Wo]
+/// C1 ranks are 4    C2 groups >= 1 divides Ci and Co, dim(w, 1) == Ci / groups    C3 bias is [Co]
+/// C4 strides are 2 numbers >= 1, pads 4 numbers >= 0 (top, left, bottom, right; zeros)    C5 the kernel fits
+/// the padded input C6 one floating dtype (f32, bf16, f16) Cross-correlation, sums in f32 (order is the
+/// kernel's), one rounding.
+Value conv2d(Builder& b, Value x, Value w, std::optional<Value> bias, const Conv2dOptions& options);
+
+}  // namespace dif::ops

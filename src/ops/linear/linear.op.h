@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+
+#include "ir/builder.h"
+#include "ir/op_def.h"
+
+namespace dif::ops {
+
+using ir::Builder;
+using ir::Value;
+
+extern const ir::OpDef kLinear;
+
+/// linear(x [..., I], w [O, I], bias? [O]) -> y [..., O]       y = x . transpose(w) + bias
+/// C1 rank(x) >= 1, rank(w) == 2    C2 dim(x, -1) == dim(w, 1)    C3 bias is [O]    C4 one floating dtype
+/// (f32, bf16, f16) Accumulates in f32 (order is the kernel's), rounds once.
+Value linear(Builder& b, Value x, Value w, std::optional<Value> bias = std::nullopt);
+
+}  // namespace dif::ops

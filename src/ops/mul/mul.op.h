@@ -1,0 +1,17 @@
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/op_def.h"
+
+namespace dif::ops {
+
+using ir::Builder;
+using ir::Value;
+
+extern const ir::OpDef kMul;
+
+/// mul(x, y) -> z       z = x * y
+/// C1 dtype(x) == dtype(y), floating or i32    C2 shapes broadcast (right-aligned, a dimension of 1 repeats)
+Value mul(Builder& b, Value x, Value y);
+
+}  // namespace dif::ops

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "ir/op_def.h"
+
+namespace dif::runtime {
+
+class Device;
+
+/// Bytes of a device: a native handle (host: a pointer, CUDA: a device pointer, OpenCL: a cl_mem) and an
+/// offset.
+struct BufferView {
+  void* base = nullptr;
+  std::uint64_t offset = 0;
+
+  /// Pre: the device addresses memory by pointer (host, CUDA).
+  std::byte* pointer() const { return static_cast<std::byte*>(base) + offset; }
+  explicit operator bool() const { return base != nullptr; }
+};
+
+/// A tensor as a kernel sees it: dense, row-major, aligned to 64 bytes unless it is bound by the caller of a
+/// run.
+struct TensorView {
+  BufferView buffer;
+  const ir::TensorType* type = nullptr;
+
+  template <class T>
+  T* data() const {
+    return reinterpret_cast<T*>(buffer.pointer());
+  }
+};
+
+struct KernelArgs {
+  std::span<const TensorView> in;  ///< in the order of the operands
+  std::span<const TensorView>
+      out;               ///< in the order of the results; never overlaps `in` except for a view operation
+  BufferView workspace;  ///< workspace_bytes() bytes, undefined contents
+};
+
+/// One operation made ready to run many times. Kernels of one context run one after another.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual Status run(const KernelArgs& args) = 0;
+  /// Scratch bytes during one run; asked once after make.
+  virtual std::uint64_t workspace_bytes() const { return 0; }
+  /// Bytes of repacked weights that this kernel owns.
+  virtual std::uint64_t prepacked_bytes() const { return 0; }
+  /// Whether run() still reads constant operand i (false once it was repacked).
+  virtual bool reads_constant(std::size_t operand) const {
+    (void)operand;
+    return true;
+  }
+};
+
+/// What a kernel may look at when it is made.
+struct KernelRequest {
+  const ir::OpView* op = nullptr;  ///< outlives the kernel
+  Device* device = nullptr;
+  /// Per operand: where its bytes are when it is a constant (folded constants included), else empty.
+  std::span<const BufferView> constants;
+};
+
+using MakeKernel = Result<std::unique_ptr<Kernel>> (*)(const KernelRequest& request);
+
+/// One line of a backend's kernel list. The list is ordered: for each operation the fastest kernel first; a
+/// kernel that cannot serve a request returns declined(...), and the next one is asked.
+struct KernelEntry {
+  const ir::OpDef* op = nullptr;
+  const char* name = "";  ///< what reports and --why print, e.g. "onednn_matmul"
+  MakeKernel make = nullptr;
+};
+
+/// Why a kernel cannot serve: `return declined("head_dim {} > 256", d);`
+template <class... Args>
+tl::unexpected<Error> declined(fmt::format_string<Args...> format, Args&&... args) {
+  return fail(ErrorCode::kDeclined, format, std::forward<Args>(args)...);
+}
+
+/// A kernel that needs no preparation: `{&ops::kSilu, "reference", function_kernel<silu>}` with
+/// `Status silu(const ir::OpView& op, const KernelArgs& args)`.
+template <auto Function>
+Result<std::unique_ptr<Kernel>> function_kernel(const KernelRequest& request) {
+  class FunctionKernel final : public Kernel {
+   public:
+    explicit FunctionKernel(const ir::OpView* op) : op_(op) {}
+    Status run(const KernelArgs& args) override { return Function(*op_, args); }
+
+   private:
+    const ir::OpView* op_;
+  };
+  return std::unique_ptr<Kernel>(new FunctionKernel(request.op));
+}
+
+}  // namespace dif::runtime
