@@ -5,12 +5,8 @@
 
 namespace dif::ir {
 
-namespace {
-const TensorType kPoisonType;
-}
-
-const TensorType& Value::type() const {
-  return valid() ? builder_->type(id_) : kPoisonType;
+TensorType Value::type() const {
+  return valid() ? builder_->type(id_) : TensorType{};
 }
 
 std::int64_t Value::dim(int axis) const {
@@ -56,7 +52,9 @@ Value Builder::constant(std::string name, TensorType type) {
 
 Value Builder::emit(const OpDef& def, std::span<const Value> operands, std::vector<Attr> attrs) {
   if (error_) return {};
-  Op op{.def = &def, .attrs = std::move(attrs)};
+  Op op;
+  op.def = &def;
+  op.attrs = std::move(attrs);
   std::vector<TensorType> types;
   for (const Value& operand : operands) {
     if (!operand.valid()) {

@@ -22,8 +22,8 @@ class Value {
 
   ValueId id() const { return id_; }
   bool valid() const { return builder_ != nullptr && id_ != kNoId; }
-  const TensorType& type() const;
-  const Shape& shape() const { return type().shape; }
+  TensorType type() const;
+  Shape shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
   int rank() const { return type().rank(); }
   /// Dimension `axis`; 0 for an axis that a poison does not have.
