@@ -6,8 +6,8 @@
 
 namespace dif {
 
-/// What went wrong, in the classes that a caller can act on. `exit_status` in src/cli maps each to the process
-/// exit status of docs/exit-status.md.
+/// What went wrong, in the classes that a caller can act on. `exit_status` in src/cli maps each to the
+/// process exit status of docs/exit-status.md.
 enum class ErrorCode {
   kAnswerNo,      ///< ran, and the answer is no (a comparison or gate failed)                     exit 1
   kNonFinite,     ///< NaN or infinity appeared in a run                                           exit 1
@@ -18,7 +18,7 @@ enum class ErrorCode {
   kOutOfMemory,   ///< memory cap, device or host too small                                        exit 3
   kDeclined,      ///< one kernel cannot serve an operation; another may (never reaches a user alone)
   kInternal,      ///< our bug: a broken invariant                                                 exit 70
-  kCancelled,     ///< Ctrl-C or SIGTERM                                                           exit 130 / 143
+  kCancelled,  ///< Ctrl-C or SIGTERM                                                           exit 130 / 143
 };
 
 struct Error {
