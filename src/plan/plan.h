@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace dif::plan {
+
+/// Where a value lives during a run.
+enum class Storage : std::uint8_t {
+  kInput,     ///< bound by the caller of a run
+  kConstant,  ///< bound at prepare
+  kFolded,    ///< computed once at prepare from constants alone
+  kArena,     ///< at `offset` in the arena of the context
+};
+
+struct Placement {
+  Storage storage = Storage::kArena;
+  ir::ValueId root =
+      ir::kNoId;             ///< the value whose bytes these are: itself, or what a chain of views looks at
+  std::uint64_t offset = 0;  ///< of an arena value
+};
+
+/// The memory layout of one program. Operations run in program order.
+struct Plan {
+  std::vector<Placement> values;  ///< per value
+  std::vector<bool> folded;       ///< per operation: runs at prepare, never in a run
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t unshared_bytes = 0;  ///< what the arena would be if no two values shared bytes
+};
+
+/// Every arena offset is a multiple of this.
+inline constexpr std::uint64_t kArenaAlignment = 64;
+
+/// Plans a verified program: constant operands make an operation folded, views share the bytes of what they
+/// look at, and values that never live at the same time share arena bytes. Outputs live until the end.
+Plan make_plan(const ir::Program& program);
+
+}  // namespace dif::plan
