@@ -29,6 +29,7 @@ void Builder::fail(Error error) {
 }
 
 Value Builder::input(std::string name, TensorType type) {
+  if (Status status = verify_type(type, name); !status) fail(std::move(status.error()));
   const auto id = static_cast<ValueId>(program_.values.size());
   program_.values.push_back({std::move(type), ValueKind::kInput, std::move(name), kNoId});
   program_.inputs.push_back(id);
@@ -44,6 +45,7 @@ Value Builder::constant(std::string name, TensorType type) {
           {ErrorCode::kInternal, fmt::format("constant {} is used as {} and as {}", name, known.type, type)});
     return {this, id};
   }
+  if (Status status = verify_type(type, name); !status) fail(std::move(status.error()));
   const auto id = static_cast<ValueId>(program_.values.size());
   program_.values.push_back({std::move(type), ValueKind::kConstant, std::move(name), kNoId});
   program_.constants.push_back(id);
@@ -69,8 +71,14 @@ Value Builder::emit(const OpDef& def, std::span<const Value> operands, std::vect
     fail(std::move(status.error()));
     return {};
   }
+  Types results = def.infer(view);
+  for (const TensorType& type : results)
+    if (Status status = verify_type(type, def.name); !status) {
+      fail(std::move(status.error()));
+      return {};
+    }
   const auto op_id = static_cast<OpId>(program_.ops.size());
-  for (TensorType& type : def.infer(view)) {
+  for (TensorType& type : results) {
     op.results.push_back(static_cast<ValueId>(program_.values.size()));
     program_.values.push_back({std::move(type), ValueKind::kResult, {}, op_id});
   }

@@ -33,17 +33,6 @@ Status verify_attrs(const OpView& op) {
   return ok();
 }
 
-/// Dimensions are bounded so that shape rules may add and multiply a few of them without overflow.
-constexpr std::int64_t kMaxDim = std::int64_t{1} << 40;
-
-Status verify_type(const TensorType& type, std::string_view what) {
-  for (const std::int64_t dim : type.shape.dims())
-    if (dim < 0 || dim > kMaxDim) return invalid_input("{} has the impossible type {}", what, type);
-  const auto count = type.shape.checked_numel();
-  if (!count || *count > INT64_MAX / 8) return invalid_input("{} has the impossible type {}", what, type);
-  return ok();
-}
-
 /// Inputs and constants: listed once, named, without a producer.
 Status verify_named(const Program& program, const std::vector<ValueId>& ids, ValueKind kind,
                     std::string_view what, std::set<std::string>& names) {
@@ -91,6 +80,15 @@ Status verify_one(const Program& program, OpId id, std::vector<bool>& defined) {
 }
 
 }  // namespace
+
+Status verify_type(const TensorType& type, std::string_view what) {
+  constexpr std::int64_t kMaxDim = std::int64_t{1} << 40;
+  for (const std::int64_t dim : type.shape.dims())
+    if (dim < 0 || dim > kMaxDim) return invalid_input("{} has the impossible type {}", what, type);
+  const auto count = type.shape.checked_numel();
+  if (!count || *count > INT64_MAX / 8) return invalid_input("{} has the impossible type {}", what, type);
+  return ok();
+}
 
 Status verify_op(const OpView& op) {
   DIF_TRY(verify_arity(op));

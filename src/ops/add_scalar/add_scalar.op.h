@@ -10,8 +10,9 @@ using ir::Value;
 
 extern const ir::OpDef kAddScalar;
 
-/// add_scalar(x) -> y       y = x + value, one rounding
-/// C1 x is floating    C2 value is finite
+/// add_scalar(x) -> y       y = x + value in f32, one rounding
+///   C1 x is floating
+///   C2 value is finite
 Value add_scalar(Builder& b, Value x, float value);
 
 }  // namespace dif::ops

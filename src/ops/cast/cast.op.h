@@ -11,8 +11,9 @@ using ir::Value;
 extern const ir::OpDef kCast;
 
 /// cast(x) -> y       the same numbers in another dtype
-/// C1 x and the result are floating or i32 (no f64, no f8)
-/// Rounds to nearest even; i32 from floating truncates towards zero and saturates, NaN becomes 0.
+///   C1 x and the result are f32, bf16, f16 or i32
+/// Floating results round to nearest even, once. i32 from floating truncates towards zero and saturates; NaN
+/// becomes 0.
 Value cast(Builder& b, Value x, DType dtype);
 
 }  // namespace dif::ops

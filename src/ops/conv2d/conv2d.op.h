@@ -21,10 +21,14 @@ struct Conv2dOptions {
 };
 
 /// conv2d(x [N, Ci, H, W], w [Co, Ci/groups, Kh, Kw], bias? [Co]) -> y [N, Co, Ho, Wo]
-/// C1 ranks are 4    C2 groups >= 1 divides Ci and Co, dim(w, 1) == Ci / groups    C3 bias is [Co]
-/// C4 strides are 2 numbers >= 1, pads 4 numbers >= 0 (top, left, bottom, right; zeros)    C5 the kernel fits
-/// the padded input C6 one floating dtype (f32, bf16, f16) Cross-correlation, sums in f32 (order is the
-/// kernel's), one rounding.
+///   C1 ranks are 4
+///   C2 groups >= 1 divides Ci and Co, dim(w, 1) == Ci / groups
+///   C3 bias is [Co]
+///   C4 strides are 2 numbers >= 1, pads 4 numbers >= 0 (top, left, bottom, right; zeros), all <= 2^40
+///   C5 the kernel has at least one element and fits the padded input
+///   C6 one floating dtype
+/// Cross-correlation; Ho = (H + top + bottom - Kh) / stride + 1, rounded down. Sums in f32 or wider (the
+/// order is the kernel's), one rounding.
 Value conv2d(Builder& b, Value x, Value w, std::optional<Value> bias, const Conv2dOptions& options);
 
 }  // namespace dif::ops

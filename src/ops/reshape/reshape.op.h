@@ -10,8 +10,8 @@ using ir::Value;
 
 extern const ir::OpDef kReshape;
 
-/// reshape(x) -> y       the same elements in row-major order under another shape (a view)
-/// C1 numel(shape) == numel(x), rank <= 8, no negative dimension
+/// reshape(x) -> y       the same elements in row-major order under another shape (a view); any dtype
+///   C1 numel(shape) == numel(x), rank <= 8, no negative dimension
 Value reshape(Builder& b, Value x, const Shape& shape);
 
 }  // namespace dif::ops

@@ -12,8 +12,9 @@ using ir::Value;
 
 extern const ir::OpDef kSlice;
 
-/// slice(x) -> y       elements start .. end-1 of one axis
-/// C1 0 <= axis < rank(x)    C2 0 <= start <= end <= dim(axis)
+/// slice(x) -> y       elements start .. end-1 of one axis; any dtype
+///   C1 0 <= axis < rank(x)
+///   C2 0 <= start <= end <= dim(x, axis)
 /// The builder accepts a negative axis and stores the non-negative one.
 Value slice(Builder& b, Value x, int axis, std::int64_t start, std::int64_t end);
 

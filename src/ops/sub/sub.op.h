@@ -11,7 +11,9 @@ using ir::Value;
 extern const ir::OpDef kSub;
 
 /// sub(x, y) -> z       z = x - y
-/// C1 dtype(x) == dtype(y), floating or i32    C2 shapes broadcast (right-aligned, a dimension of 1 repeats)
+///   C1 dtype(x) == dtype(y), floating or i32
+///   C2 shapes broadcast: right-aligned, a dimension of 1 repeats
+/// One rounding to the operands' dtype; i32 wraps around.
 Value sub(Builder& b, Value x, Value y);
 
 }  // namespace dif::ops

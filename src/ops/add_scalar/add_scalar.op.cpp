@@ -1,0 +1,26 @@
+#include "ops/add_scalar/add_scalar.op.h"
+
+#include <cmath>
+
+#include "ops/common/checks.h"
+
+namespace dif::ops {
+
+const ir::OpDef kAddScalar = {
+    .name = "add_scalar",
+    .operands = {{"x"}},
+    .attrs = {{"value", 0.0f}},
+    .verify = [](const ir::OpView& op) -> Status {
+      if (!is_float(op.in(0).dtype))
+        return op.broken("C1", "x is {}, needed is f32, bf16 or f16", op.in(0).dtype);
+      if (!std::isfinite(op.f32("value"))) return op.broken("C2", "value is {}", op.f32("value"));
+      return ok();
+    },
+    .infer = infer_same,
+};
+
+Value add_scalar(Builder& b, Value x, float value) {
+  return b.emit(kAddScalar, {x}, {value});
+}
+
+}  // namespace dif::ops

@@ -1,0 +1,22 @@
+#include "ops/silu/silu.op.h"
+
+#include "ops/common/checks.h"
+
+namespace dif::ops {
+
+const ir::OpDef kSilu = {
+    .name = "silu",
+    .operands = {{"x"}},
+    .verify = [](const ir::OpView& op) -> Status {
+      if (!is_float(op.in(0).dtype))
+        return op.broken("C1", "x is {}, needed is f32, bf16 or f16", op.in(0).dtype);
+      return ok();
+    },
+    .infer = infer_same,
+};
+
+Value silu(Builder& b, Value x) {
+  return b.emit(kSilu, {x});
+}
+
+}  // namespace dif::ops
