@@ -1,5 +1,6 @@
-# Compiler settings, dependencies and the three functions that every CMakeLists.txt of the project uses:
-# dif_room (an object library of libdif), dif_plugin (a backend .so) and dif_test (a test program).
+# Compiler settings, dependencies and the functions that every CMakeLists.txt of the project uses: dif_room (an object
+# library of libdif), dif_plugin (a backend .so), dif_test (a test program) and dif_fuzz (a fuzz target and its replay).
+# Targets beyond `all`: programs (dif, its tools and the plug-ins), sanitize_tests (tests labelled sanitize).
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -10,7 +11,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
-set(CMAKE_BUILD_RPATH "$ORIGIN")
+# Programs and libraries find each other beside themselves, and in the bundle third-party libraries in lib/. The old
+# kind of tag (DT_RPATH) also holds for what those libraries need in turn.
+set(CMAKE_BUILD_RPATH "$ORIGIN;$ORIGIN/lib")
+add_link_options(-Wl,--disable-new-dtags)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -25,8 +29,10 @@ endif()
 
 # -ffp-contract=off: a multiply and an add stay two roundings unless the code says std::fma. Numbers must not
 # depend on what the compiler fuses.
+add_compile_definitions(DIF_VERSION="${PROJECT_VERSION}")
 add_compile_options(-Wall -Wextra -Werror=return-type -Wno-missing-field-initializers
-                    -Wno-psabi -ffp-contract=off -fno-math-errno)
+                    -Wno-psabi -ffp-contract=off -fno-math-errno
+                    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=")
 if(DIF_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
@@ -47,6 +53,10 @@ find_program(FLATC flatc REQUIRED)
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
 file(CREATE_LINK "${CMAKE_SOURCE_DIR}/models" "${CMAKE_BINARY_DIR}/models" SYMBOLIC)
 file(CREATE_LINK "${CMAKE_SOURCE_DIR}/tests/fixtures" "${CMAKE_BINARY_DIR}/tests/fixtures" SYMBOLIC)
+
+add_custom_target(programs)
+add_custom_target(sanitize_tests)
+add_custom_target(fuzz_targets)
 
 # dif_room(NAME SOURCES a.cpp ... [LIBS target ...]): one room of libdif.
 function(dif_room name)
@@ -74,6 +84,7 @@ function(dif_plugin name)
   add_library(dif_backend_${name} MODULE ${ARG_SOURCES})
   set_target_properties(dif_backend_${name} PROPERTIES OUTPUT_NAME dif_${name} PREFIX lib)
   target_link_libraries(dif_backend_${name} PRIVATE dif ${ARG_LIBS})
+  add_dependencies(programs dif_backend_${name})
 endfunction()
 
 # dif_test(NAME SOURCES ... [LIBS ...] [LABELS ...]): a GoogleTest program run by ctest. A test finds the model, the
@@ -87,4 +98,39 @@ function(dif_test name)
                                              DIF_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
+  if("sanitize" IN_LIST ARG_LABELS)
+    add_dependencies(sanitize_tests ${name})
+  endif()
 endfunction()
+
+# dif_fuzz(NAME SOURCES ... [LIBS ...]): NAME_replay runs LLVMFuzzerTestOneInput of the sources once over every file of
+# fuzz/corpus/NAME (a test, labelled sanitize); in the sanitizer build NAME is also a libFuzzer program for `make fuzz`.
+function(dif_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name}_replay ${ARG_SOURCES} "${CMAKE_SOURCE_DIR}/fuzz/replay_main.cpp")
+  target_link_libraries(${name}_replay PRIVATE dif ${ARG_LIBS})
+  add_test(NAME ${name}_replay COMMAND ${name}_replay "${CMAKE_SOURCE_DIR}/fuzz/corpus/${name}")
+  set_tests_properties(${name}_replay PROPERTIES LABELS sanitize TIMEOUT 300)
+  add_dependencies(sanitize_tests ${name}_replay)
+  if(DIF_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE dif ${ARG_LIBS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzz_targets ${name})
+  endif()
+endfunction()
+
+# Runs after the last line of the top CMakeLists.txt: what needs to see all targets.
+function(dif_finish)
+  if(EXISTS "${CMAKE_SOURCE_DIR}/tools/CMakeLists.txt")
+    get_property(targets DIRECTORY "${CMAKE_SOURCE_DIR}/tools" PROPERTY BUILDSYSTEM_TARGETS)
+    foreach(target ${targets})
+      get_target_property(type ${target} TYPE)
+      if(type MATCHES "EXECUTABLE|UTILITY")
+        add_dependencies(programs ${target})
+      endif()
+    endforeach()
+  endif()
+  include(DifChecks)
+endfunction()
+cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL dif_finish)
