@@ -16,7 +16,7 @@
 namespace dif::io {
 
 struct JsonLimits {
-  std::uint64_t max_bytes = 64ULL << 20;
+  std::uint64_t max_bytes = 32ULL << 20;
   int max_depth = 64;
 };
 
