@@ -1,0 +1,41 @@
+/// The CPU backend: oneDNN for matrix products and convolutions, vectorised kernels for the rest.
+#define DIF_BACKEND_IMPLEMENTATION
+#include <omp.h>
+
+#include "backends/cpu/cpu_features.h"
+#include "backends/cpu/kernel_list.h"
+#include "dif/backend_abi.h"
+#include "runtime/abi_adapter.h"
+
+namespace dif::cpu {
+
+/// Host memory, and the number of OpenMP threads of the runs on it.
+class CpuDevice final : public runtime::HostDevice {
+ public:
+  CpuDevice(std::uint64_t cap_bytes, unsigned threads) : HostDevice(cap_bytes), threads_(threads) {}
+  Status begin_run() override {
+    omp_set_num_threads(static_cast<int>(threads_));
+    return ok();
+  }
+
+ private:
+  unsigned threads_;
+};
+
+static Result<std::unique_ptr<runtime::Device>> create_device(const runtime::DeviceOptions& options) {
+  const unsigned threads = options.threads != 0 ? options.threads : usable_cpus();
+  return std::unique_ptr<runtime::Device>(new CpuDevice(options.cap_bytes, threads));
+}
+
+constexpr runtime::BackendDefinition kBackend = {
+    .name = "cpu",
+    .create_device = create_device,
+    .kernels = kernel_list,
+    .probe = probe_json,
+};
+
+}  // namespace dif::cpu
+
+const dif_backend_api* dif_backend_entry(std::uint16_t host_abi_major, std::uint16_t) {
+  return dif::runtime::backend_api<dif::cpu::kBackend>(host_abi_major);
+}

@@ -1,0 +1,384 @@
+#include "runtime/abi_adapter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "ir/program_file.h"
+#include "runtime/abi_codes.h"
+#include "runtime/executor.h"
+#include "runtime/finite.h"
+
+using namespace dif;
+using namespace dif::runtime;
+
+/// A device, its shared memory, and what the host wants to be told.
+struct dif_context {
+  const BackendDefinition* definition = nullptr;
+  dif_context_options options = {};
+  std::unique_ptr<Device> device;
+  std::unique_ptr<SharedArena> arena;
+
+  RunHooks hooks(std::uint32_t flags) const {
+    RunHooks hooks;
+    hooks.check_operations = (flags & DIF_RUN_CHECK_OPERATIONS) != 0;
+    if (options.cancelled != nullptr)
+      hooks.cancelled = [this] { return options.cancelled(options.user) != 0; };
+    if (options.trace != nullptr)
+      hooks.trace = [this](const OpTrace& trace) {
+        const dif_trace_event event = {sizeof(event), trace.op, trace.op_name, trace.kernel,
+                                       trace.nanoseconds};
+        options.trace(options.user, &event);
+      };
+    return hooks;
+  }
+};
+
+struct dif_prepared {
+  dif_context* context = nullptr;
+  std::unique_ptr<Executor> executor;
+};
+
+struct dif_value {
+  dif_context* context = nullptr;
+  ir::TensorType type;
+  DeviceBuffer buffer;
+};
+
+namespace {
+
+/// Writes the sentence into the caller's buffer, cut before a character that does not fit.
+void write_error(dif_error* error, const std::string& sentence) {
+  if (error == nullptr || error->text == nullptr || error->text_size == 0) return;
+  std::size_t length = std::min(sentence.size(), error->text_size - 1);
+  while (length > 0 && length < sentence.size() &&
+         (static_cast<unsigned char>(sentence[length]) & 0xC0) == 0x80)
+    --length;
+  std::memcpy(error->text, sentence.data(), length);
+  error->text[length] = '\0';
+}
+
+/// Runs `body` (returning Status) and turns its error, or an exception, into code and sentence.
+template <class Body>
+dif_code guarded(dif_error* error, Body&& body) {
+  try {
+    Status status = body();
+    if (status) return DIF_OK;
+    write_error(error, status.error().message);
+    return to_abi(status.error().code);
+  } catch (const std::bad_alloc&) {
+    write_error(error, "the system has no memory left; choose a smaller size");
+    return DIF_ERROR_MEMORY;
+  } catch (const std::exception& exception) {
+    write_error(error, exception.what());
+    return DIF_ERROR_INTERNAL;
+  }
+}
+
+/// A structure that ends before `needed` bytes comes from a host that we do not understand.
+Status check_size(std::uint32_t found, std::size_t needed, const char* what) {
+  if (found < needed) return invalid_input("{} has {} bytes, at least {} are needed", what, found, needed);
+  return ok();
+}
+
+Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
+                                                 const dif_prepare_options& options) {
+  if (options.n_constants != program.constants.size())
+    return invalid_input("{} constants are bound, the program has {}", options.n_constants,
+                         program.constants.size());
+  std::vector<HostConstant> constants;
+  for (std::uint32_t i = 0; i < options.n_constants; ++i) {
+    const dif_constant& constant = options.constants[i];
+    DIF_TRY(check_size(constant.struct_size, sizeof(dif_constant), "dif_constant"));
+    const ir::ValueInfo& value = program.values[program.constants[i]];
+    DIF_ASSIGN(const ir::TensorType type, from_abi(constant.type));
+    if (constant.name == nullptr || value.name != constant.name)
+      return invalid_input("constant {} is named {}, the program calls it {}", i,
+                           constant.name == nullptr ? "nothing" : constant.name, value.name);
+    if (type != value.type)
+      return invalid_input("constant {} is {}, the program wants {}", value.name, type, value.type);
+    if (constant.bytes != type.bytes() || (constant.data == nullptr && constant.bytes != 0))
+      return invalid_input("constant {} has {} bytes, {} needs {}", value.name, constant.bytes, type,
+                           type.bytes());
+    constants.push_back({constant.data, constant.bytes});
+  }
+  return constants;
+}
+
+Status prepare_program(dif_context& context, const dif_prepare_options* options, dif_prepared** prepared) {
+  DIF_TRY(check_size(options->struct_size, sizeof(dif_prepare_options), "dif_prepare_options"));
+  const std::span bytes(static_cast<const std::byte*>(options->program), options->program_bytes);
+  DIF_ASSIGN(ir::Program program, ir::decode(bytes));
+  DIF_ASSIGN(std::vector<HostConstant> constants, read_constants(program, *options));
+  ExecutorOptions executor_options = {context.definition->kernels(), context.definition->executes, {}};
+  if (options->release != nullptr)
+    executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
+  auto result = std::make_unique<dif_prepared>();
+  result->context = &context;
+  DIF_ASSIGN(result->executor, Executor::prepare(std::move(program), std::move(constants), *context.device,
+                                                 *context.arena, executor_options));
+  *prepared = result.release();
+  return ok();
+}
+
+/// Binds the tensors of one run to device memory: host tensors are used in place where the device can,
+/// otherwise they get a buffer here.
+class Binding {
+ public:
+  explicit Binding(dif_context& context) : context_(context) {}
+
+  Status add(const dif_tensor& tensor, const ir::TensorType& expected, std::string_view what, bool is_input) {
+    DIF_TRY(check_size(tensor.struct_size, sizeof(dif_tensor), "dif_tensor"));
+    DIF_ASSIGN(const ir::TensorType type, from_abi(tensor.type));
+    if (type != expected) return invalid_input("{} is {}, the program wants {}", what, type, expected);
+    if ((tensor.data == nullptr) == (tensor.value == nullptr) && type.bytes() != 0)
+      return invalid_input("{} needs either host memory or a value", what);
+    if (tensor.value != nullptr) {
+      if (tensor.value->context != &context_) return invalid_input("{} is a value of another context", what);
+      if (tensor.value->type != type)
+        return invalid_input("{} is a value of type {}", what, tensor.value->type);
+      views_.push_back(tensor.value->buffer.view());
+      return ok();
+    }
+    if (tensor.bytes != type.bytes())
+      return invalid_input("{} has {} bytes, {} needs {}", what, tensor.bytes, type, type.bytes());
+    const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % dtype_size(type.dtype) == 0;
+    if (context_.device->addresses_host_memory() && aligned) {
+      views_.push_back({tensor.data, 0});
+      return ok();
+    }
+    DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(*context_.device, tensor.bytes));
+    if (is_input) DIF_TRY(context_.device->upload(buffer.view(), tensor.data, tensor.bytes));
+    views_.push_back(buffer.view());
+    copies_.push_back({std::move(buffer), tensor.data});
+    return ok();
+  }
+
+  /// Brings outputs that got a buffer of their own to the host.
+  Status download() {
+    for (const Copy& copy : copies_)
+      DIF_TRY(context_.device->download(copy.host, copy.buffer.view(), copy.buffer.bytes()));
+    return ok();
+  }
+
+  std::vector<BufferView>& views() { return views_; }
+
+ private:
+  struct Copy {
+    DeviceBuffer buffer;
+    void* host = nullptr;
+  };
+  dif_context& context_;
+  std::vector<BufferView> views_;
+  std::vector<Copy> copies_;
+};
+
+Status bind(const dif_run_options& options, const ir::Program& program, Binding& inputs, Binding& outputs) {
+  DIF_TRY(check_size(options.struct_size, sizeof(dif_run_options), "dif_run_options"));
+  if ((options.flags & ~DIF_RUN_CHECK_OPERATIONS) != 0)
+    return invalid_input("run flags {:#x} are unknown", options.flags);
+  if (options.n_inputs != program.inputs.size())
+    return invalid_input("{} inputs are bound, the program has {}", options.n_inputs, program.inputs.size());
+  if (options.n_outputs != program.outputs.size())
+    return invalid_input("{} outputs are bound, the program has {}", options.n_outputs,
+                         program.outputs.size());
+  for (std::uint32_t i = 0; i < options.n_inputs; ++i) {
+    const ir::ValueInfo& value = program.values[program.inputs[i]];
+    DIF_TRY(inputs.add(options.inputs[i], value.type, "input " + value.name, true));
+  }
+  for (std::uint32_t i = 0; i < options.n_outputs; ++i) {
+    const ir::Output& output = program.outputs[i];
+    DIF_TRY(outputs.add(options.outputs[i], program.type(output.value), "output " + output.name, false));
+  }
+  return ok();
+}
+
+Status run_once(dif_prepared& prepared, const dif_run_options& options) {
+  Binding inputs(*prepared.context), outputs(*prepared.context);
+  DIF_TRY(bind(options, prepared.executor->program(), inputs, outputs));
+  DIF_TRY(prepared.executor->run(inputs.views(), outputs.views(), prepared.context->hooks(options.flags)));
+  return outputs.download();
+}
+
+/// The loop over steps. Carried values and the step number live in buffers of the loop.
+class Loop {
+ public:
+  Loop(dif_prepared& prepared, const dif_loop_options& options)
+      : device_(*prepared.context->device),
+        executor_(*prepared.executor),
+        options_(options),
+        hooks_(prepared.context->hooks(options.run.flags)),
+        inputs_(*prepared.context),
+        outputs_(*prepared.context) {}
+
+  Status run() {
+    DIF_TRY(check_size(options_.struct_size, sizeof(dif_loop_options), "dif_loop_options"));
+    if (options_.flags != 0) return invalid_input("loop flags {:#x} are unknown", options_.flags);
+    DIF_TRY(bind(options_.run, program(), inputs_, outputs_));
+    DIF_TRY(own_step_number());
+    for (std::uint32_t i = 0; i < options_.n_carries; ++i) DIF_TRY(own_carry(options_.carries[i]));
+    for (std::uint32_t i = 0; i < options_.n_steps; ++i) DIF_TRY(step(options_.first_step + i));
+    return outputs_.download();
+  }
+
+ private:
+  const ir::Program& program() const { return executor_.program(); }
+
+  Status own_step_number() {
+    const std::uint32_t input = options_.step_input;
+    if (input >= program().inputs.size() ||
+        program().type(program().inputs[input]) != ir::TensorType{DType::kI32, {1}})
+      return invalid_input("the step number must be an i32[1] input, input {} is not", input);
+    DIF_ASSIGN(step_number_, DeviceBuffer::create(device_, sizeof(std::int32_t)));
+    inputs_.views()[input] = step_number_.view();
+    return ok();
+  }
+
+  Status own_carry(const dif_carry& carry) {
+    if (carry.output >= program().outputs.size() || carry.input >= program().inputs.size() ||
+        program().type(program().outputs[carry.output].value) !=
+            program().type(program().inputs[carry.input]))
+      return invalid_input("output {} cannot be carried into input {}", carry.output, carry.input);
+    const std::uint64_t bytes = program().type(program().inputs[carry.input]).bytes();
+    DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, bytes));
+    DIF_TRY(device_.copy(buffer.view(), inputs_.views()[carry.input], bytes));
+    inputs_.views()[carry.input] = buffer.view();
+    carried_.push_back(std::move(buffer));
+    return ok();
+  }
+
+  Status step(std::uint32_t number) {
+    const auto value = static_cast<std::int32_t>(number);
+    DIF_TRY(device_.upload(step_number_.view(), &value, sizeof(value)));
+    DIF_TRY(executor_.run(inputs_.views(), outputs_.views(), hooks_));
+    dif_step_event event = {sizeof(event), number, 1, 0, nullptr, 0};
+    for (std::uint32_t i = 0; i < options_.n_carries; ++i) {
+      const BufferView output = outputs_.views()[options_.carries[i].output];
+      DIF_TRY(device_.copy(carried_[i].view(), output, carried_[i].bytes()));
+      state_.resize(carried_[i].bytes());
+      DIF_TRY(device_.download(state_.data(), output, state_.size()));
+      const DType dtype = program().type(program().inputs[options_.carries[i].input]).dtype;
+      if (!all_finite(dtype, state_)) event.all_finite = 0;
+      if (i == 0 && options_.wants_state != 0) first_state_ = state_;
+    }
+    event.carried = first_state_.empty() ? nullptr : first_state_.data();
+    event.carried_bytes = first_state_.size();
+    if (options_.on_step == nullptr || options_.on_step(options_.user, &event) == 0) return ok();
+    if (event.all_finite == 0)
+      return fail(ErrorCode::kNonFinite, "step {}: the result holds NaN or infinity", number);
+    return fail(ErrorCode::kCancelled, "stopped after step {}", number);
+  }
+
+  Device& device_;
+  Executor& executor_;
+  const dif_loop_options& options_;
+  RunHooks hooks_;
+  Binding inputs_;
+  Binding outputs_;
+  DeviceBuffer step_number_;
+  std::vector<DeviceBuffer> carried_;
+  std::vector<std::byte> state_;
+  std::vector<std::byte> first_state_;
+};
+
+}  // namespace
+
+namespace dif::runtime::internal {
+
+dif_code probe(const BackendDefinition& definition, const char** json, dif_error* error) {
+  return guarded(error, [&]() -> Status {
+    static const std::string document = definition.probe();
+    *json = document.c_str();
+    return ok();
+  });
+}
+
+dif_code context_create(const BackendDefinition& definition, const dif_context_options* options,
+                        dif_context** context, dif_error* error) {
+  return guarded(error, [&]() -> Status {
+    DIF_TRY(check_size(options->struct_size, sizeof(dif_context_options), "dif_context_options"));
+    auto result = std::make_unique<dif_context>();
+    result->definition = &definition;
+    result->options = *options;
+    DeviceOptions device_options = {options->device,
+                                    options->threads,
+                                    options->memory_cap_bytes,
+                                    options->cache_dir == nullptr ? "" : options->cache_dir,
+                                    {}};
+    if (options->log != nullptr)
+      device_options.log = [log = options->log, user = options->user](int level,
+                                                                      const std::string& sentence) {
+        log(user, level, sentence.c_str());
+      };
+    DIF_ASSIGN(result->device, definition.create_device(device_options));
+    result->arena = std::make_unique<SharedArena>(*result->device);
+    *context = result.release();
+    return ok();
+  });
+}
+
+dif_backend_api common_api(const BackendDefinition& definition) {
+  dif_backend_api api = {};
+  api.struct_size = sizeof(api);
+  api.abi_major = DIF_ABI_MAJOR;
+  api.abi_minor = DIF_ABI_MINOR;
+  api.name = definition.name;
+  api.version = DIF_VERSION;
+  api.context_destroy = [](dif_context* context) { delete context; };
+  api.prepare = [](dif_context* context, const dif_prepare_options* options, dif_prepared** prepared,
+                   dif_error* error) {
+    return guarded(error, [&] { return prepare_program(*context, options, prepared); });
+  };
+  api.prepared_destroy = [](dif_prepared* prepared) { delete prepared; };
+  api.report = [](const dif_prepared* prepared, dif_report* report, dif_error* error) {
+    return guarded(error, [&]() -> Status {
+      DIF_TRY(check_size(report->struct_size, sizeof(dif_report), "dif_report"));
+      const ExecutorReport& found = prepared->executor->report();
+      *report = {};
+      report->struct_size = sizeof(dif_report);
+      report->n_operations = static_cast<std::uint32_t>(prepared->executor->program().ops.size());
+      report->arena_bytes = found.arena_bytes;
+      report->workspace_bytes = found.workspace_bytes;
+      report->resident_bytes = found.resident_bytes;
+      report->prepacked_bytes = found.prepacked_bytes;
+      report->details = found.details.c_str();
+      return ok();
+    });
+  };
+  api.run = [](dif_prepared* prepared, const dif_run_options* options, dif_error* error) {
+    return guarded(error, [&] { return run_once(*prepared, *options); });
+  };
+  api.run_loop = [](dif_prepared* prepared, const dif_loop_options* options, dif_error* error) {
+    return guarded(error, [&] { return Loop(*prepared, *options).run(); });
+  };
+  api.value_create = [](dif_context* context, const dif_tensor_type* type, dif_value** value,
+                        dif_error* error) {
+    return guarded(error, [&]() -> Status {
+      auto result = std::make_unique<dif_value>();
+      result->context = context;
+      DIF_ASSIGN(result->type, from_abi(*type));
+      DIF_ASSIGN(result->buffer, DeviceBuffer::create(*context->device, result->type.bytes()));
+      *value = result.release();
+      return ok();
+    });
+  };
+  api.value_destroy = [](dif_value* value) { delete value; };
+  api.value_write = [](dif_value* value, const void* data, std::uint64_t bytes, dif_error* error) {
+    return guarded(error, [&]() -> Status {
+      if (bytes != value->buffer.bytes())
+        return invalid_input("{} bytes are written to a value of {} bytes", bytes, value->buffer.bytes());
+      return value->context->device->upload(value->buffer.view(), data, bytes);
+    });
+  };
+  api.value_read = [](const dif_value* value, void* data, std::uint64_t bytes, dif_error* error) {
+    return guarded(error, [&]() -> Status {
+      if (bytes != value->buffer.bytes())
+        return invalid_input("{} bytes are read from a value of {} bytes", bytes, value->buffer.bytes());
+      return value->context->device->download(data, value->buffer.view(), bytes);
+    });
+  };
+  return api;
+}
+
+}  // namespace dif::runtime::internal

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "dif/backend_abi.h"
+#include "dif/status.h"
+#include "runtime/device.h"
+#include "runtime/kernel.h"
+
+namespace dif::runtime {
+
+struct DeviceOptions {
+  int device = 0;
+  unsigned threads = 0;                                             ///< 0 = the CPUs that the process may use
+  std::uint64_t cap_bytes = 0;                                      ///< 0 = no cap
+  std::string cache_folder;                                         ///< empty = keep nothing on disk
+  std::function<void(int level, const std::string& sentence)> log;  ///< may be empty
+};
+
+/// What one of our backends consists of; the adapter makes a plug-in of it.
+struct BackendDefinition {
+  const char* name = "";
+  Result<std::unique_ptr<Device>> (*create_device)(const DeviceOptions& options) = nullptr;
+  std::span<const KernelEntry> (*kernels)() = nullptr;
+  std::string (*probe)() = nullptr;  ///< JSON document of devices and libraries
+  bool executes = true;              ///< false: plans, and writes zeros
+};
+
+namespace internal {
+dif_code probe(const BackendDefinition& definition, const char** json, dif_error* error);
+dif_code context_create(const BackendDefinition& definition, const dif_context_options* options,
+                        dif_context** context, dif_error* error);
+/// Everything of the interface that does not depend on the definition.
+dif_backend_api common_api(const BackendDefinition& definition);
+}  // namespace internal
+
+/// The C interface of a backend: `return backend_api<kCpuBackend>(host_abi_major);` in dif_backend_entry.
+template <const BackendDefinition& kDefinition>
+const dif_backend_api* backend_api(std::uint16_t host_abi_major) {
+  static const dif_backend_api api = [] {
+    dif_backend_api table = internal::common_api(kDefinition);
+    table.probe = [](const char** json, dif_error* error) {
+      return internal::probe(kDefinition, json, error);
+    };
+    table.context_create = [](const dif_context_options* options, dif_context** context, dif_error* error) {
+      return internal::context_create(kDefinition, options, context, error);
+    };
+    return table;
+  }();
+  return host_abi_major == DIF_ABI_MAJOR ? &api : nullptr;
+}
+
+}  // namespace dif::runtime

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "plan/plan.h"
+#include "runtime/device.h"
+#include "runtime/kernel.h"
+
+namespace dif::runtime {
+
+/// Memory that all programs of one context take turns with: one run at a time, so the largest need is enough.
+class SharedArena {
+ public:
+  explicit SharedArena(Device& device) : device_(device) {}
+  /// Grows to at least these sizes. Contents do not survive.
+  Status reserve(std::uint64_t arena_bytes, std::uint64_t workspace_bytes);
+  BufferView arena() const { return arena_.view(); }
+  BufferView workspace() const { return workspace_.view(); }
+
+ private:
+  Device& device_;
+  DeviceBuffer arena_;
+  DeviceBuffer workspace_;
+};
+
+/// A constant as the caller of prepare has it.
+struct HostConstant {
+  const void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+struct ExecutorOptions {
+  std::span<const KernelEntry> kernels;
+  bool executes = true;  ///< false: plan only; a run writes zeros
+  std::function<void(std::uint32_t constant)> release;
+};
+
+/// One operation that ran.
+struct OpTrace {
+  ir::OpId op = 0;
+  const char* op_name = "";
+  const char* kernel = "";
+  std::uint64_t nanoseconds = 0;
+};
+
+struct RunHooks {
+  std::function<bool()> cancelled;            ///< polled before each operation
+  std::function<void(const OpTrace&)> trace;  ///< empty = no tracing
+  bool check_operations = false;              ///< stop at the first operation whose result is not finite
+};
+
+struct ExecutorReport {
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t workspace_bytes = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t prepacked_bytes = 0;
+  std::string details;  ///< JSON: kernel per operation, why others declined
+};
+
+/// A verified program made ready on a device: constants folded, kernels chosen, memory planned.
+class Executor {
+ public:
+  /// Takes the program; constants[i] belongs to program.constants[i] and stays valid while the executor lives
+  /// or until options.release(i). Errors: Unavailable (an operation without a kernel; all of them are named),
+  /// OutOfMemory, ...
+  static Result<std::unique_ptr<Executor>> prepare(ir::Program program, std::vector<HostConstant> constants,
+                                                   Device& device, SharedArena& arena,
+                                                   const ExecutorOptions& options);
+
+  /// inputs[i] and outputs[i] are device memory of the program's input and output types. An output may be the
+  /// same memory as an input: outputs are written after the last operation.
+  Status run(std::span<const BufferView> inputs, std::span<const BufferView> outputs, const RunHooks& hooks);
+
+  const ir::Program& program() const { return program_; }
+  const plan::Plan& plan() const { return plan_; }
+  const ExecutorReport& report() const { return report_; }
+
+ private:
+  struct Step {
+    ir::OpId op = 0;
+    const char* kernel_name = "";
+    std::unique_ptr<Kernel> kernel;
+    std::vector<std::string> declined;
+  };
+
+  Executor(ir::Program program, Device& device, SharedArena& arena);
+
+  Status bind_constants(std::vector<HostConstant> constants);
+  Status fold(const ExecutorOptions& options);
+  Result<Step> make_step(ir::OpId op, const ExecutorOptions& options);
+  void release_unread(const ExecutorOptions& options);
+  void make_report(const ExecutorOptions& options);
+  Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
+  Status check_finite(const Step& step, const std::vector<BufferView>& places);
+  BufferView place(ir::ValueId value, const std::vector<BufferView>& places) const;
+
+  ir::Program program_;
+  plan::Plan plan_;
+  Device& device_;
+  SharedArena& arena_;
+  std::vector<ir::OpView> views_;         ///< per operation
+  std::vector<BufferView> fixed_places_;  ///< per root value: constants and folded values
+  std::vector<DeviceBuffer> owned_;       ///< per root value: copies of constants, folded values
+  std::vector<Step> steps_;
+  ExecutorReport report_;
+  bool executes_ = true;
+};
+
+}  // namespace dif::runtime

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dif/backend_abi.h"
+#include "dif/status.h"
+#include "ir/program.h"
+#include "runtime/backend_library.h"
+
+namespace dif::runtime {
+
+/// The host's side of the plug-in interface, with ownership and Status. What a user sees of a backend is
+/// here.
+
+struct ContextOptions {
+  int device = 0;
+  unsigned threads = 0;  ///< 0 = the CPUs that the process may use
+  std::uint64_t memory_cap_bytes = 0;
+  std::string cache_folder;
+  std::function<void(int level, const char* sentence)> log;
+  std::function<void(const dif_trace_event& event)> trace;  ///< empty = no tracing
+  std::function<bool()> cancelled;
+};
+
+class Context {
+ public:
+  static Result<std::shared_ptr<Context>> create(std::shared_ptr<const BackendLibrary> library,
+                                                 ContextOptions options);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const BackendLibrary& library() const { return *library_; }
+  const dif_backend_api& api() const { return library_->api(); }
+  dif_context* handle() const { return handle_; }
+
+ private:
+  Context(std::shared_ptr<const BackendLibrary> library, ContextOptions options)
+      : library_(std::move(library)), options_(std::move(options)) {}
+
+  std::shared_ptr<const BackendLibrary> library_;
+  ContextOptions options_;
+  dif_context* handle_ = nullptr;
+};
+
+/// A tensor on the device of a context.
+class DeviceValue {
+ public:
+  static Result<DeviceValue> create(std::shared_ptr<Context> context, const ir::TensorType& type);
+  DeviceValue(DeviceValue&& other) noexcept;
+  DeviceValue& operator=(DeviceValue&& other) noexcept;
+  ~DeviceValue();
+
+  const ir::TensorType& type() const { return type_; }
+  dif_value* handle() const { return handle_; }
+  /// Pre: bytes.size() == type().bytes().
+  Status write(std::span<const std::byte> bytes);
+  Status read(std::span<std::byte> bytes) const;
+
+ private:
+  DeviceValue(std::shared_ptr<Context> context, const ir::TensorType& type, dif_value* handle)
+      : context_(std::move(context)), type_(type), handle_(handle) {}
+
+  std::shared_ptr<Context> context_;
+  ir::TensorType type_;
+  dif_value* handle_ = nullptr;
+};
+
+/// A constant of a program in host memory; valid while the prepared program lives.
+struct ConstantBinding {
+  const void* data = nullptr;
+  std::uint64_t bytes = 0;
+  int fd = -1;
+  std::uint64_t file_offset = 0;
+};
+
+/// One input or output of a run: host memory or a device value.
+struct Binding {
+  ir::TensorType type;
+  std::span<std::byte> host;
+  const DeviceValue* value = nullptr;
+
+  static Binding of(const ir::TensorType& type, std::span<std::byte> host) { return {type, host, nullptr}; }
+  static Binding of(const DeviceValue& value) { return {value.type(), {}, &value}; }
+};
+
+struct StepEvent {
+  std::uint32_t step = 0;
+  bool all_finite = true;
+  std::span<const std::byte> state;  ///< when wanted
+};
+
+enum class AfterStep { kContinue, kStop };
+
+struct LoopOptions {
+  std::uint32_t first_step = 0;
+  std::uint32_t n_steps = 0;
+  std::uint32_t step_input = 0;
+  std::vector<dif_carry> carries;
+  bool wants_state = false;
+  std::function<AfterStep(const StepEvent&)> on_step;
+};
+
+struct RunOptions {
+  bool check_operations = false;
+};
+
+/// Figures and per-operation decisions of a prepared program.
+struct PreparedReport {
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t workspace_bytes = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t streamed_bytes = 0;
+  std::uint64_t prepacked_bytes = 0;
+  std::uint64_t pinned_host_bytes = 0;
+  std::string details;  ///< JSON
+};
+
+class PreparedProgram {
+ public:
+  /// `constants` in the order of program.constants; their memory outlives the result.
+  static Result<std::unique_ptr<PreparedProgram>> prepare(std::shared_ptr<Context> context,
+                                                          const ir::Program& program,
+                                                          std::span<const ConstantBinding> constants);
+  ~PreparedProgram();
+  PreparedProgram(const PreparedProgram&) = delete;
+  PreparedProgram& operator=(const PreparedProgram&) = delete;
+
+  Result<PreparedReport> report() const;
+  Status run(std::span<const Binding> inputs, std::span<const Binding> outputs,
+             const RunOptions& options = {});
+  Status run_loop(std::span<const Binding> inputs, std::span<const Binding> outputs, const LoopOptions& loop,
+                  const RunOptions& options = {});
+
+ private:
+  PreparedProgram(std::shared_ptr<Context> context, dif_prepared* handle)
+      : context_(std::move(context)), handle_(handle) {}
+
+  std::shared_ptr<Context> context_;
+  dif_prepared* handle_ = nullptr;
+};
+
+}  // namespace dif::runtime
