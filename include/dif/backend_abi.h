@@ -46,7 +46,10 @@ typedef struct dif_error {
   uint32_t struct_size;
   char* text;        /* receives a NUL-terminated sentence, cut at a character boundary when it does not fit */
   size_t text_size;  /* bytes of `text` */
+  uint32_t operation; /* set by the backend: index of the operation that failed, DIF_NO_OPERATION when none is known */
 } dif_error;
+
+#define DIF_NO_OPERATION UINT32_MAX
 
 typedef struct dif_context dif_context;   /* a device with its memory, owned by the backend */
 typedef struct dif_prepared dif_prepared; /* a program made ready on a context */

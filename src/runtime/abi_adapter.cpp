@@ -201,6 +201,13 @@ Status run_once(dif_prepared& prepared, const dif_run_options& options) {
   return outputs.download();
 }
 
+/// Tells the caller at which operation a run failed.
+dif_code located(const dif_prepared& prepared, dif_error* error, dif_code code) {
+  if (code != DIF_OK && error != nullptr && error->struct_size >= sizeof(dif_error))
+    error->operation = prepared.executor->failed_operation();
+  return code;
+}
+
 /// The loop over steps. Carried values and the step number live in buffers of the loop.
 class Loop {
  public:
@@ -347,10 +354,10 @@ dif_backend_api common_api(const BackendDefinition& definition) {
     });
   };
   api.run = [](dif_prepared* prepared, const dif_run_options* options, dif_error* error) {
-    return guarded(error, [&] { return run_once(*prepared, *options); });
+    return located(*prepared, error, guarded(error, [&] { return run_once(*prepared, *options); }));
   };
   api.run_loop = [](dif_prepared* prepared, const dif_loop_options* options, dif_error* error) {
-    return guarded(error, [&] { return Loop(*prepared, *options).run(); });
+    return located(*prepared, error, guarded(error, [&] { return Loop(*prepared, *options).run(); }));
   };
   api.value_create = [](dif_context* context, const dif_tensor_type* type, dif_value** value,
                         dif_error* error) {

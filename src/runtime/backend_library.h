@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -45,9 +46,10 @@ std::vector<std::string> available_backends();
 /// error.status(code)`.
 class ErrorText {
  public:
-  ErrorText() : error_{sizeof(error_), text_, sizeof(text_)} {}
+  ErrorText() : error_{sizeof(error_), text_, sizeof(text_), DIF_NO_OPERATION} {}
   dif_error* get() { return &error_; }
   Status status(dif_code code, const BackendLibrary& library) const;
+  std::uint32_t operation() const { return error_.operation; }
 
  private:
   char text_[2048] = {};

@@ -215,6 +215,18 @@ Status Executor::check_finite(const Step& step, const std::vector<BufferView>& p
   return ok();
 }
 
+Status Executor::run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks) {
+  const auto start = std::chrono::steady_clock::now();
+  DIF_TRY(execute(step, places, arena_.workspace()));
+  if (hooks.trace) {
+    DIF_TRY(device_.synchronize());
+    const auto spent = std::chrono::steady_clock::now() - start;
+    hooks.trace({step.op, views_[step.op].def().name.data(), step.kernel_name,
+                 static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count())});
+  }
+  return hooks.check_operations ? check_finite(step, places) : ok();
+}
+
 Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
                      const RunHooks& hooks) {
   DIF_TRY(device_.begin_run());
@@ -226,17 +238,13 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
     if (plan_.values[id].storage == Storage::kArena)
       places[id] = {arena.base, arena.offset + plan_.values[id].offset};
 
+  failed_operation_ = ir::kNoId;
   for (const Step& step : steps_) {
     if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
-    const auto start = std::chrono::steady_clock::now();
-    DIF_TRY(execute(step, places, arena_.workspace()));
-    if (hooks.trace) {
-      DIF_TRY(device_.synchronize());
-      const auto spent = std::chrono::steady_clock::now() - start;
-      hooks.trace({step.op, views_[step.op].def().name.data(), step.kernel_name,
-                   static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count())});
+    if (Status status = run_step(step, places, hooks); !status) {
+      failed_operation_ = step.op;
+      return status;
     }
-    if (hooks.check_operations) DIF_TRY(check_finite(step, places));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const ir::ValueId value = program_.outputs[i].value;

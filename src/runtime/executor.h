@@ -79,6 +79,8 @@ class Executor {
   const ir::Program& program() const { return program_; }
   const plan::Plan& plan() const { return plan_; }
   const ExecutorReport& report() const { return report_; }
+  /// The operation that the last run failed at; kNoId when it did not fail at one.
+  ir::OpId failed_operation() const { return failed_operation_; }
 
  private:
   struct Step {
@@ -96,6 +98,7 @@ class Executor {
   void release_unread(const ExecutorOptions& options);
   void make_report(const ExecutorOptions& options);
   Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
+  Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks);
   Status check_finite(const Step& step, const std::vector<BufferView>& places);
   BufferView place(ir::ValueId value, const std::vector<BufferView>& places) const;
 
@@ -109,6 +112,7 @@ class Executor {
   std::vector<Step> steps_;
   ExecutorReport report_;
   bool executes_ = true;
+  ir::OpId failed_operation_ = ir::kNoId;
 };
 
 }  // namespace dif::runtime

@@ -170,7 +170,9 @@ Status PreparedProgram::run(std::span<const Binding> inputs, std::span<const Bin
   auto raw_outputs = raw_tensors(outputs);
   const dif_run_options raw = raw_run(raw_inputs, raw_outputs, options);
   ErrorText error;
-  return error.status(context_->api().run(handle_, &raw, error.get()), context_->library());
+  const dif_code code = context_->api().run(handle_, &raw, error.get());
+  failed_operation_ = error.operation();
+  return error.status(code, context_->library());
 }
 
 Status PreparedProgram::run_loop(std::span<const Binding> inputs, std::span<const Binding> outputs,
@@ -195,7 +197,14 @@ Status PreparedProgram::run_loop(std::span<const Binding> inputs, std::span<cons
       return static_cast<const LoopOptions*>(user)->on_step(step) == AfterStep::kStop ? 1 : 0;
     };
   ErrorText error;
-  return error.status(context_->api().run_loop(handle_, &raw, error.get()), context_->library());
+  const dif_code code = context_->api().run_loop(handle_, &raw, error.get());
+  failed_operation_ = error.operation();
+  return error.status(code, context_->library());
+}
+
+std::optional<ir::OpId> PreparedProgram::failed_operation() const {
+  if (failed_operation_ == DIF_NO_OPERATION) return std::nullopt;
+  return failed_operation_;
 }
 
 }  // namespace dif::runtime

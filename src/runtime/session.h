@@ -137,6 +137,8 @@ class PreparedProgram {
              const RunOptions& options = {});
   Status run_loop(std::span<const Binding> inputs, std::span<const Binding> outputs, const LoopOptions& loop,
                   const RunOptions& options = {});
+  /// The operation that the last run or run_loop failed at, where the backend knows it.
+  std::optional<ir::OpId> failed_operation() const;
 
  private:
   PreparedProgram(std::shared_ptr<Context> context, dif_prepared* handle)
@@ -144,6 +146,7 @@ class PreparedProgram {
 
   std::shared_ptr<Context> context_;
   dif_prepared* handle_ = nullptr;
+  std::uint32_t failed_operation_ = DIF_NO_OPERATION;
 };
 
 }  // namespace dif::runtime
