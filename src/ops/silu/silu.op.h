@@ -12,7 +12,7 @@ extern const ir::OpDef kSilu;
 
 /// silu(x) -> y       y = x / (1 + exp(-x)) in f32 or wider, one rounding
 ///   C1 x is floating
-/// Minus infinity gives -0. Source: Hendrycks & Gimpel 2016 (SiLU).
+/// Source: Hendrycks & Gimpel 2016 (SiLU).
 Value silu(Builder& b, Value x);
 
 }  // namespace dif::ops
