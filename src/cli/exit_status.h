@@ -1,0 +1,11 @@
+#pragma once
+
+#include "dif/status.h"
+
+namespace dif::cli {
+
+/// The process exit status of an error (docs/exit-status.md). A cancelled run gives 128 + the signal that
+/// stopped it.
+int exit_status(const Error& error);
+
+}  // namespace dif::cli

@@ -1,0 +1,66 @@
+#include "cli/tool.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "cli/exit_status.h"
+#include "cli/interrupt.h"
+
+namespace dif::cli {
+
+namespace {
+
+int finish(const Error& error) {
+  fmt::print(stderr, "{}: {}\n", error.code == ErrorCode::kCancelled ? "stopped" : "error", error.message);
+  return exit_status(error);
+}
+
+}  // namespace
+
+int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body) {
+  try {
+    if (argc <= 1) {
+      std::fputs(app.help().c_str(), stderr);
+      return 2;
+    }
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      const Status printed = print_result(app.help());
+      return printed ? 0 : finish(printed.error());
+    } catch (const CLI::ParseError& error) {
+      return finish(
+          {ErrorCode::kInvalidInput, fmt::format("{} (see {} --help)", error.what(), app.get_name())});
+    }
+    watch_interrupts();
+    const Status status = body();
+    return status ? 0 : finish(status.error());
+  } catch (const std::bad_alloc&) {
+    return finish({ErrorCode::kOutOfMemory, "the system has no memory left; choose a smaller size"});
+  } catch (const std::exception& exception) {
+    return finish(
+        {ErrorCode::kInternal, fmt::format("unexpected: {}; please report this", exception.what())});
+  }
+}
+
+void examples(CLI::App& app, std::string_view lines) {
+  app.footer(fmt::format("\nExamples:\n{}", lines));
+}
+
+void print_warning(std::string_view sentence) {
+  fmt::print(stderr, "warning: {}\n", sentence);
+}
+
+Status print_result(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    return fail(ErrorCode::kIo, "standard output cannot be written: {}", std::strerror(errno));
+  return ok();
+}
+
+}  // namespace dif::cli

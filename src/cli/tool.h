@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "dif/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace dif::cli {
+
+/// One tool of the multi-call binary. `difrun ...` and `dif run ...` are the same tool.
+struct Tool {
+  std::string_view name;     ///< "difrun", or "generate" for a tool that is reached through dif alone
+  std::string_view group;    ///< heading in `dif help`
+  std::string_view summary;  ///< one line
+  int (*run)(int argc, char** argv);
+};
+
+/// Parses, runs `body`, prints the error as one sentence on stderr and gives the exit status. Without
+/// arguments the usage is printed (exit 2); --help prints it with the examples (exit 0); a usage error
+/// exits 2. Watches Ctrl-C.
+int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body);
+
+/// Text below the options in --help, one example a line.
+void examples(CLI::App& app, std::string_view lines);
+
+/// Prints one sentence on stderr.
+void print_warning(std::string_view sentence);
+/// Prints on stdout. Errors: Io (disk full, closed pipe).
+Status print_result(std::string_view text);
+
+}  // namespace dif::cli
