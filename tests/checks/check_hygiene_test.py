@@ -54,6 +54,9 @@ class CheckHygiene(TreeTest):
     def test_missing_last_newline(self):
         self.spoil("docs/a.md", "one", "no newline at the end")
 
+    def test_dead_link(self):
+        self.spoil("docs/a.md", "See [the top](../README.md#part), [web](https://example.org/x) and [this](gone.md).\n", ":1", "gone.md")
+
     def test_conflict_marker(self):
         self.spoil("docs/a.md", "<<<<<<< mine\n", ":1", "merge conflict")
 
