@@ -36,6 +36,10 @@ add_compile_options(-Wall -Wextra -Werror=return-type -Wno-missing-field-initial
 if(DIF_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    add_compile_options(-fsanitize=fuzzer-no-link)  # coverage, so that the fuzz targets see where libdif branches
+    add_link_options(-fsanitize=fuzzer-no-link)
+  endif()
 endif()
 
 find_package(PkgConfig REQUIRED)
@@ -103,20 +107,23 @@ function(dif_test name)
   endif()
 endfunction()
 
-# dif_fuzz(NAME SOURCES ... [LIBS ...]): NAME_replay runs LLVMFuzzerTestOneInput of the sources once over every file of
-# fuzz/corpus/NAME (a test, labelled sanitize); in the sanitizer build NAME is also a libFuzzer program for `make fuzz`.
+# dif_fuzz(NAME [LIBS ...]): fuzz/NAME.cpp with LLVMFuzzerTestOneInput. dif_fuzz_NAME_replay runs it once over every file
+# of fuzz/corpus/NAME (a test, labelled sanitize); the sanitizer build also has dif_fuzz_NAME, a libFuzzer program.
 function(dif_fuzz name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${name}_replay ${ARG_SOURCES} "${CMAKE_SOURCE_DIR}/fuzz/replay_main.cpp")
-  target_link_libraries(${name}_replay PRIVATE dif ${ARG_LIBS})
-  add_test(NAME ${name}_replay COMMAND ${name}_replay "${CMAKE_SOURCE_DIR}/fuzz/corpus/${name}")
-  set_tests_properties(${name}_replay PROPERTIES LABELS sanitize TIMEOUT 300)
-  add_dependencies(sanitize_tests ${name}_replay)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  set(target dif_fuzz_${name})
+  add_executable(${target}_replay ${name}.cpp replay_main.cpp)
+  target_link_libraries(${target}_replay PRIVATE dif ${ARG_LIBS})
+  target_include_directories(${target}_replay PRIVATE "${CMAKE_SOURCE_DIR}")
+  add_test(NAME ${target}_replay COMMAND ${target}_replay "${CMAKE_SOURCE_DIR}/fuzz/corpus/${name}")
+  set_tests_properties(${target}_replay PROPERTIES LABELS sanitize TIMEOUT 300)
+  add_dependencies(sanitize_tests ${target}_replay)
   if(DIF_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
-    target_link_libraries(${name} PRIVATE dif ${ARG_LIBS})
-    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    add_dependencies(fuzz_targets ${name})
+    add_executable(${target} EXCLUDE_FROM_ALL ${name}.cpp)
+    target_link_libraries(${target} PRIVATE dif ${ARG_LIBS})
+    target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzz_targets ${target})
   endif()
 endfunction()
 
