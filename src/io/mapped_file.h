@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <vector>
 
 #include "dif/status.h"
+#include "io/digest.h"
 
 namespace dif::io {
 
@@ -50,5 +52,8 @@ class MappedFile {
   int fd_ = -1;
   MappingSlot* slot_ = nullptr;  // nothing for an empty file
 };
+
+/// SHA-256 of the content of each file, read in parallel. Errors: kIo (MappedFile::check).
+Result<std::vector<Digest>> digest_files(const std::vector<const MappedFile*>& files);
 
 }  // namespace dif::io
