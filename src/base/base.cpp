@@ -20,20 +20,20 @@ struct DTypeFacts {
 };
 
 constexpr std::array<DTypeFacts, kDTypeCount> kDTypes = {{{"f32", 4, true},
-                                                         {"bf16", 2, true},
-                                                         {"f16", 2, true},
-                                                         {"f64", 8, true},
-                                                         {"i8", 1, false},
-                                                         {"u8", 1, false},
-                                                         {"i16", 2, false},
-                                                         {"u16", 2, false},
-                                                         {"i32", 4, false},
-                                                         {"u32", 4, false},
-                                                         {"i64", 8, false},
-                                                         {"u64", 8, false},
-                                                         {"bool", 1, false},
-                                                         {"f8_e4m3", 1, true},
-                                                         {"f8_e5m2", 1, true}}};
+                                                          {"bf16", 2, true},
+                                                          {"f16", 2, true},
+                                                          {"f64", 8, true},
+                                                          {"i8", 1, false},
+                                                          {"u8", 1, false},
+                                                          {"i16", 2, false},
+                                                          {"u16", 2, false},
+                                                          {"i32", 4, false},
+                                                          {"u32", 4, false},
+                                                          {"i64", 8, false},
+                                                          {"u64", 8, false},
+                                                          {"bool", 1, false},
+                                                          {"f8_e4m3", 1, true},
+                                                          {"f8_e5m2", 1, true}}};
 
 const DTypeFacts& facts(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
@@ -112,7 +112,8 @@ bool operator==(const Shape& a, const Shape& b) {
 
 namespace internal {
 void check_failed(const char* condition, const char* file, int line) {
-  std::fprintf(stderr, "internal error: %s does not hold at %s:%d; please report this\n", condition, file, line);
+  std::fprintf(stderr, "internal error: %s does not hold at %s:%d; please report this\n", condition, file,
+               line);
   std::_Exit(70);
 }
 }  // namespace internal

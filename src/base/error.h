@@ -34,15 +34,16 @@ tl::unexpected<Error> with_context(Error error, fmt::format_string<Args...> form
 #define DIF_CONCAT(a, b) DIF_CONCAT_(a, b)
 
 /// Returns the error of `expression` (a Status or Result) to our caller, if it has one.
-#define DIF_TRY(...)                                                              \
-  do {                                                                            \
-    auto dif_status_ = (__VA_ARGS__);                                             \
+#define DIF_TRY(...)                                                                       \
+  do {                                                                                     \
+    auto dif_status_ = (__VA_ARGS__);                                                      \
     if (!dif_status_) return tl::unexpected<::dif::Error>(std::move(dif_status_.error())); \
   } while (false)
 
 /// `DIF_ASSIGN(Program program, build(config));` declares `program` from a Result, or returns its error.
-#define DIF_ASSIGN(declaration, ...)                                                                        \
-  auto DIF_CONCAT(dif_result_, __LINE__) = (__VA_ARGS__);                                                   \
-  if (!DIF_CONCAT(dif_result_, __LINE__))                                                                   \
-    return tl::unexpected<::dif::Error>(std::move(DIF_CONCAT(dif_result_, __LINE__).error()));              \
+/// Several statements: needs braces below an if.
+#define DIF_ASSIGN(declaration, ...)                                                           \
+  auto DIF_CONCAT(dif_result_, __LINE__) = (__VA_ARGS__);                                      \
+  if (!DIF_CONCAT(dif_result_, __LINE__))                                                      \
+    return tl::unexpected<::dif::Error>(std::move(DIF_CONCAT(dif_result_, __LINE__).error())); \
   declaration = std::move(*DIF_CONCAT(dif_result_, __LINE__))

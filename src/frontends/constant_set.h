@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dif/status.h"
+#include "io/mapped_file.h"
 #include "ir/program.h"
 
 namespace dif::frontends {
@@ -18,8 +20,8 @@ namespace dif::frontends {
 struct ConstantRef {
   ir::TensorType type;
   const std::byte* data = nullptr;
-  int fd = -1;                    ///< file that holds the bytes, -1 when generated
-  std::uint64_t file_offset = 0;  ///< of `data` within that file
+  const io::MappedFile* file = nullptr;  ///< that holds the bytes; null when generated
+  std::uint64_t file_offset = 0;         ///< of `data` within that file
 };
 
 /// The constants of one program by name: views of checkpoint tensors, and tables that a frontend or pipeline

@@ -1,0 +1,94 @@
+#include "pipelines/program_export.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "io/digest.h"
+#include "io/safetensors.h"
+#include "io/weight_bundle.h"
+#include "ir/program_file.h"
+
+namespace dif {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using frontends::ConstantRef;
+using frontends::Stage;
+
+/// The generated constants of a stage in a checkpoint of their own; nothing when it has none.
+Status write_tables(const Stage& stage, const fs::path& path) {
+  std::vector<io::TensorToWrite> tables;
+  for (const auto& [name, ref] : stage.constants.all())
+    if (ref.file == nullptr)
+      tables.push_back({name, ref.type.dtype, ref.type.shape, {ref.data, ref.type.bytes()}});
+  return tables.empty() ? ok() : io::write_safetensors(path, tables);
+}
+
+/// Collects shards and tensors of one bundle.
+class BundleWriter {
+ public:
+  explicit BundleWriter(const fs::path& bundle) : folder_(fs::absolute(bundle).parent_path()) {}
+
+  Status add(const std::string& name, const ir::TensorType& type, const io::MappedFile& file,
+             std::uint64_t offset) {
+    auto [entry, is_new] = shards_.try_emplace(file.path().string(), record_.shards.size());
+    if (is_new) {
+      const fs::path relative = fs::absolute(file.path()).lexically_normal().lexically_relative(folder_);
+      record_.shards.push_back({relative.generic_string(), file.size(), io::sha256(file.bytes())});
+    }
+    record_.tensors.push_back(
+        {name, type.dtype, type.shape, static_cast<std::uint32_t>(entry->second), offset, type.bytes()});
+    return ok();
+  }
+
+  io::BundleRecord& record() { return record_; }
+
+ private:
+  fs::path folder_;
+  io::BundleRecord record_;
+  std::map<std::string, std::size_t> shards_;
+};
+
+Status export_stage(const Stage& stage, const fs::path& folder) {
+  const fs::path base = folder / stage.program.name;
+  DIF_TRY(ir::write_program(base.string() + ".difir", stage.program));
+  const fs::path tables_path = base.string() + ".tables.safetensors";
+  DIF_TRY(write_tables(stage, tables_path));
+  std::optional<io::SafetensorsFile> tables;
+  DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
+  BundleWriter bundle(base.string() + ".difbind");
+  bundle.record().program = ir::fingerprint(stage.program);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const std::string& name = stage.program.values[stage.program.constants[i]].name;
+    if (refs[i].file != nullptr) {
+      DIF_TRY(bundle.add(name, refs[i].type, *refs[i].file, refs[i].file_offset));
+      continue;
+    }
+    if (!tables) {
+      DIF_ASSIGN(tables, io::open_safetensors(tables_path));
+    }
+    const io::TensorRef* table = tables->find(name);
+    if (table == nullptr) return fail(ErrorCode::kIo, "{}: changed while it was read", tables_path.string());
+    DIF_TRY(bundle.add(name, refs[i].type, *table->file, table->file_offset));
+  }
+  std::ranges::sort(bundle.record().tensors, {}, &io::BundleTensor::name);
+  return io::write_weight_bundle(base.string() + ".difbind", bundle.record());
+}
+
+}  // namespace
+
+Status export_chain(const frontends::Chain& chain, const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    return fail(ErrorCode::kIo, "{}: the folder cannot be created: {}", folder.string(), error.message());
+  for (const Stage* stage : {&chain.encode, &chain.step, &chain.decode})
+    DIF_TRY(export_stage(*stage, folder));
+  return ok();
+}
+
+}  // namespace dif

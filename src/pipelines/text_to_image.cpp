@@ -1,0 +1,383 @@
+#include "pipelines/text_to_image.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "ir/program_file.h"
+#include "pipelines/flow_schedule.h"
+#include "pipelines/noise.h"
+#include "pipelines/scheduler_config.h"
+#include "runtime/finite.h"
+#include "text/prompt.h"
+#include "text/tokenizer.h"
+
+namespace dif {
+
+using frontends::Chain;
+using frontends::Model;
+using frontends::Stage;
+using ir::TensorType;
+using runtime::Binding;
+using runtime::DeviceValue;
+using runtime::PreparedProgram;
+
+namespace {
+
+/// Largest picture side: far above what any supported model draws, small enough that sizes cannot overflow.
+constexpr std::int64_t kMaxSide = 1 << 16;
+
+Status check_size(const Model& model, std::string_view name, std::int64_t size) {
+  const std::int64_t multiple = model.size_multiple();
+  if (size > 0 && size <= kMaxSide && size % multiple == 0) return ok();
+  if (size <= 0 || size > kMaxSide)
+    return invalid_input("{} {}: expected a multiple of {} from {} to {}", name, size, multiple, multiple,
+                         kMaxSide / multiple * multiple);
+  const std::int64_t below = size / multiple * multiple;
+  if (below == 0)
+    return invalid_input("{} {}: expected a multiple of {}; use {}", name, size, multiple, multiple);
+  return invalid_input("{} {}: expected a multiple of {}; the nearest are {} and {}", name, size, multiple,
+                       below, below + multiple);
+}
+
+Status check_settings(const Model& model, const GenerationSettings& settings) {
+  DIF_TRY(check_size(model, "width", settings.width));
+  DIF_TRY(check_size(model, "height", settings.height));
+  if (settings.steps < 1 || settings.steps > kMaxSteps)
+    return invalid_input("steps {}: expected 1 to {}", settings.steps, kMaxSteps);
+  if (!std::isfinite(settings.guidance) || settings.guidance < 0)
+    return invalid_input("guidance {}: expected a finite number that is not negative", settings.guidance);
+  return ok();
+}
+
+/// The module of the reference framework that an operation belongs to.
+std::string module_of(const ir::Program& program, ir::OpId op) {
+  const auto& modules = program.provenance.op_modules;
+  return op < modules.size() && !modules[op].empty() ? modules[op] : program.name;
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+Binding bind_bytes(const TensorType& type, std::vector<std::byte>& bytes) {
+  return Binding::of(type, bytes);
+}
+
+}  // namespace
+
+bool guidance_is_active(const Model& model, float guidance) {
+  return model.supports_guidance() && guidance > 1.0f + 1e-6f;
+}
+
+io::Image to_pixels(std::span<const float> image, std::int64_t width, std::int64_t height) {
+  io::Image result(static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height), 3);
+  const auto plane = static_cast<std::size_t>(width * height);
+  for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      const float unit = std::clamp(image[c * plane + i] * 0.5f + 0.5f, 0.0f, 1.0f);
+      // The comparison sends NaN (allowed only on request) to black.
+      result.pixels[i * 3 + c] = unit >= 0 ? static_cast<std::uint8_t>(std::nearbyint(unit * 255.0f)) : 0;
+    }
+  }
+  return result;
+}
+
+std::vector<float> pack_latents(std::span<const float> noise, std::int64_t channels, std::int64_t positions) {
+  std::vector<float> packed(noise.size());
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t p = 0; p < positions; ++p)
+      packed[static_cast<std::size_t>(p * channels + c)] = noise[static_cast<std::size_t>(c * positions + p)];
+  return packed;
+}
+
+Result<Chain> build_chain(const Model& model, const GenerationSettings& settings) {
+  DIF_TRY(check_settings(model, settings));
+  DIF_ASSIGN(const FlowSchedulerConfig scheduler, read_scheduler_config(model.scheduler_config()));
+  frontends::ChainRequest request;
+  request.width = settings.width;
+  request.height = settings.height;
+  request.steps = settings.steps;
+  if (guidance_is_active(model, settings.guidance)) request.guidance = settings.guidance;
+  request.text_tokens = settings.text_tokens;
+  request.dtype = settings.dtype;
+  DIF_ASSIGN(Chain chain, model.build(request));
+  DIF_ASSIGN(const FlowSchedule schedule,
+             flux2_schedule(scheduler, chain.latent_rows * chain.latent_columns, settings.steps));
+  chain.step.constants.add_table("schedule.model_time", {settings.steps},
+                                 model_times(schedule, ModelTimeRule::kDiffusers, settings.dtype));
+  chain.step.constants.add_table("schedule.delta_sigma", {settings.steps, 1}, schedule.deltas);
+  return chain;
+}
+
+class TextToImage::Implementation {
+ public:
+  Implementation(const Model& model, std::shared_ptr<runtime::Context> context, GenerationSettings settings,
+                 GenerationObserver observer)
+      : model_(model),
+        context_(std::move(context)),
+        settings_(std::move(settings)),
+        observer_(std::move(observer)) {}
+
+  Status open() {
+    begin("build", 0, "");
+    DIF_ASSIGN(chain_, build_chain(model_, settings_));
+    end();
+    DIF_TRY(tokenize());
+    DIF_TRY(encode());
+    begin("prepare", 2, "program");
+    DIF_ASSIGN(step_, prepare(chain_.step));
+    advance(1);
+    DIF_ASSIGN(decode_, prepare(chain_.decode));
+    end();
+    return model_.check_files();
+  }
+
+  Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents) {
+    DIF_ASSIGN(std::vector<float> initial, initial_latents(seed, init_latents));
+    Picture picture;
+    picture.seed = seed;
+    DIF_ASSIGN(const std::vector<std::byte> latents, denoise(bytes_of(initial)));
+    picture.latents = io::HostTensor(DType::kF32, latents_type().shape, latents);
+    DIF_ASSIGN(picture.image, decode(latents));
+    DIF_TRY(model_.check_files());
+    return picture;
+  }
+
+  bool guided() const { return chain_.step.program.inputs.size() == 4; }
+  const std::vector<StageTime>& times() const { return times_; }
+  const std::vector<ProgramReport>& programs() const { return programs_; }
+  std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
+
+ private:
+  // --- observation
+  // -------------------------------------------------------------------------------------------------
+  void begin(std::string_view stage, std::uint64_t total, std::string_view unit) {
+    times_.push_back({std::string(stage), 0});
+    stage_start_ = std::chrono::steady_clock::now();
+    if (observer_.begin) observer_.begin(stage, total, unit);
+  }
+  void advance(std::uint64_t done) {
+    if (observer_.advance) observer_.advance(done);
+  }
+  void end() {
+    times_.back().seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - stage_start_).count();
+    if (observer_.end) observer_.end();
+  }
+  void warn(const std::string& sentence) {
+    if (observer_.warn && !sentence.empty()) observer_.warn(sentence);
+  }
+
+  // --- stages
+  // ------------------------------------------------------------------------------------------------------
+  Status tokenize() {
+    begin("tokenize", 0, "");
+    DIF_ASSIGN(const text::Tokenizer tokenizer, text::load_tokenizer(model_.tokenizer_folder()));
+    const text::PromptLayout layout = {model_.chat_template(), settings_.text_tokens};
+    warn(text::chat_template_warning(tokenizer, layout.chat));
+    DIF_ASSIGN(const text::EncodedPrompt prompt, text::encode_prompt(tokenizer, settings_.prompt, layout));
+    warn(text::truncation_warning(prompt));
+    n_prompt_tokens_ = prompt.n_tokens;
+    prompts_.push_back(prompt);
+    if (guided()) {
+      DIF_ASSIGN(text::EncodedPrompt negative,
+                 text::encode_prompt(tokenizer, settings_.negative_prompt, layout));
+      prompts_.push_back(std::move(negative));
+    }
+    end();
+    return ok();
+  }
+
+  /// Encodes the distinct prompts; the encoder's memory is given back before the denoiser is prepared.
+  Status encode() {
+    begin("encode", prompts_.size(), "prompt");
+    DIF_ASSIGN(const auto encoder, prepare(chain_.encode));
+    const TensorType& embeds_type = chain_.encode.program.type(chain_.encode.program.outputs.front().value);
+    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+      DIF_ASSIGN(DeviceValue embeds, DeviceValue::create(context_, embeds_type));
+      DIF_TRY(encode_one(*encoder, prompts_[i], embeds));
+      embeds_.push_back(std::move(embeds));
+      advance(i + 1);
+    }
+    end();
+    return ok();
+  }
+
+  Status encode_one(PreparedProgram& encoder, const text::EncodedPrompt& prompt, DeviceValue& embeds) {
+    const auto length = static_cast<std::int64_t>(prompt.ids.size());
+    const auto id_bytes = std::as_bytes(std::span(prompt.ids));
+    std::vector<std::byte> ids(id_bytes.begin(), id_bytes.end());
+    std::vector<std::byte> mask;
+    for (const std::int32_t keep : prompt.mask) mask.push_back(std::byte(keep != 0));
+    const std::vector<Binding> inputs = {bind_bytes({DType::kI32, {1, length}}, ids),
+                                         bind_bytes({DType::kBool, {1, length}}, mask)};
+    const std::vector<Binding> outputs = {Binding::of(embeds)};
+    DIF_TRY(encoder.run(inputs, outputs));
+    std::vector<std::byte> found(embeds.type().bytes());
+    DIF_TRY(embeds.read(found));
+    if (settings_.allow_nonfinite || runtime::all_finite(embeds.type().dtype, found)) return ok();
+    return explain(chain_.encode, "encode", encoder, [&] { return encoder.run(inputs, outputs, {true}); });
+  }
+
+  Result<std::vector<float>> initial_latents(std::uint64_t seed, const io::HostTensor* given) {
+    const std::int64_t positions = chain_.latent_rows * chain_.latent_columns;
+    const Shape drawn = {1, chain_.latent_channels, chain_.latent_rows, chain_.latent_columns};
+    std::vector<float> values;
+    if (given == nullptr) {
+      io::HostTensor noise(settings_.noise_dtype, drawn,
+                           std::vector<std::byte>(static_cast<std::size_t>(drawn.numel()) *
+                                                  dtype_size(settings_.noise_dtype)));
+      DIF_TRY(TorchCpuGenerator(seed).normal(settings_.noise_dtype, noise.data));
+      values = pack_latents(noise.to_f32(), chain_.latent_channels, positions);
+    } else if (given->shape == latents_type().shape) {
+      values = given->to_f32();
+    } else if (given->shape == drawn) {
+      values = pack_latents(given->to_f32(), chain_.latent_channels, positions);
+    } else {
+      return invalid_input("initial latents are {}, expected {} (packed) or {} (as drawn)", given->shape,
+                           latents_type().shape, drawn);
+    }
+    if (!settings_.allow_nonfinite && !std::ranges::all_of(values, [](float v) { return std::isfinite(v); }))
+      return fail(ErrorCode::kNonFinite, "the initial latents hold NaN or infinity");
+    return values;
+  }
+
+  Result<std::vector<std::byte>> denoise(std::vector<std::byte> latents) {
+    begin("denoise", static_cast<std::uint64_t>(settings_.steps), "step");
+    std::vector<std::byte> before = latents, result(latents.size()), step_number(sizeof(std::int32_t));
+    std::vector<Binding> inputs = {bind_bytes(latents_type(), latents), Binding::of(embeds_.front())};
+    if (guided()) inputs.push_back(Binding::of(embeds_.back()));
+    inputs.push_back(bind_bytes({DType::kI32, {1}}, step_number));
+    const std::vector<Binding> outputs = {bind_bytes(latents_type(), result)};
+
+    std::optional<std::uint32_t> bad_step;
+    runtime::LoopOptions loop;
+    loop.n_steps = static_cast<std::uint32_t>(settings_.steps);
+    loop.step_input = static_cast<std::uint32_t>(inputs.size() - 1);
+    loop.carries = {{0, 0}};
+    loop.wants_state = true;
+    loop.on_step = [&](const runtime::StepEvent& event) {
+      advance(event.step + 1);
+      if (!event.all_finite && !settings_.allow_nonfinite) {
+        bad_step = event.step;
+        return runtime::AfterStep::kStop;
+      }
+      before.assign(event.state.begin(), event.state.end());
+      return runtime::AfterStep::kContinue;
+    };
+    const Status status = step_->run_loop(inputs, outputs, loop);
+    if (bad_step) {
+      latents = before;
+      loop.first_step = *bad_step;
+      loop.n_steps = 1;
+      const Status why = explain(chain_.step, fmt::format("denoise, step {}", *bad_step), *step_,
+                                 [&] { return step_->run_loop(inputs, outputs, loop, {true}); });
+      return tl::unexpected<Error>(why.error());
+    }
+    if (!status) return tl::unexpected<Error>(status.error());
+    end();
+    return result;
+  }
+
+  Result<io::Image> decode(std::vector<std::byte> latents) {
+    begin("decode", 0, "");
+    std::vector<float> image(static_cast<std::size_t>(3 * settings_.width * settings_.height));
+    const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
+    const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
+    const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image)))};
+    DIF_TRY(decode_->run(inputs, outputs));
+    if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image)))) {
+      const Status why =
+          explain(chain_.decode, "decode", *decode_, [&] { return decode_->run(inputs, outputs, {true}); });
+      return tl::unexpected<Error>(why.error());
+    }
+    io::Image pixels = to_pixels(image, settings_.width, settings_.height);
+    end();
+    return pixels;
+  }
+
+  // --- helpers
+  // -----------------------------------------------------------------------------------------------------
+  TensorType latents_type() const {
+    return {DType::kF32, {1, chain_.latent_rows * chain_.latent_columns, chain_.latent_channels}};
+  }
+
+  Result<std::unique_ptr<PreparedProgram>> prepare(const Stage& stage) {
+    DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
+    std::vector<runtime::ConstantBinding> constants;
+    for (const frontends::ConstantRef& ref : refs)
+      constants.push_back(
+          {ref.data, ref.type.bytes(), ref.file == nullptr ? -1 : ref.file->fd(), ref.file_offset});
+    DIF_ASSIGN(auto prepared, PreparedProgram::prepare(context_, stage.program, constants));
+    DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
+    programs_.push_back(
+        {stage.program.name, ir::fingerprint(stage.program), ir::flops(stage.program), std::move(memory)});
+    return prepared;
+  }
+
+  /// Runs again with a look at every operation, so that the message names the first bad one.
+  template <class Run>
+  Status explain(const Stage& stage, std::string_view where, const PreparedProgram& prepared,
+                 Run&& run_checked) {
+    const Status status = run_checked();
+    if (status)
+      return fail(ErrorCode::kNonFinite, "{}: the result holds NaN or infinity, but a second run does not",
+                  where);
+    Error error = status.error();
+    error.message = fmt::format("{}: {}", where, error.message);
+    if (const auto op = prepared.failed_operation())
+      error.message += ", module " + module_of(stage.program, *op);
+    if (error.code == ErrorCode::kNonFinite) error.message += "; --allow-nonfinite writes the picture anyway";
+    return tl::unexpected<Error>(std::move(error));
+  }
+
+  const Model& model_;
+  std::shared_ptr<runtime::Context> context_;
+  GenerationSettings settings_;
+  GenerationObserver observer_;
+  Chain chain_;
+  std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
+  std::int64_t n_prompt_tokens_ = 0;
+  std::vector<DeviceValue> embeds_;
+  std::unique_ptr<PreparedProgram> step_;
+  std::unique_ptr<PreparedProgram> decode_;
+  std::vector<StageTime> times_;
+  std::vector<ProgramReport> programs_;
+  std::chrono::steady_clock::time_point stage_start_;
+};
+
+TextToImage::TextToImage(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
+TextToImage::~TextToImage() = default;
+
+Result<std::unique_ptr<TextToImage>> TextToImage::create(const Model& model,
+                                                         std::shared_ptr<runtime::Context> context,
+                                                         const GenerationSettings& settings,
+                                                         const GenerationObserver& observer) {
+  auto implementation = std::make_unique<Implementation>(model, std::move(context), settings, observer);
+  DIF_TRY(implementation->open());
+  return std::unique_ptr<TextToImage>(new TextToImage(std::move(implementation)));
+}
+
+Result<Picture> TextToImage::draw(std::uint64_t seed, const io::HostTensor* init_latents) {
+  return implementation_->draw(seed, init_latents);
+}
+
+bool TextToImage::guided() const {
+  return implementation_->guided();
+}
+const std::vector<StageTime>& TextToImage::times() const {
+  return implementation_->times();
+}
+const std::vector<ProgramReport>& TextToImage::programs() const {
+  return implementation_->programs();
+}
+std::int64_t TextToImage::prompt_tokens() const {
+  return implementation_->prompt_tokens();
+}
+
+}  // namespace dif

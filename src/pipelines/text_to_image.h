@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dif/dtype.h"
+#include "dif/status.h"
+#include "frontends/model.h"
+#include "io/host_tensor.h"
+#include "io/image.h"
+#include "runtime/session.h"
+
+namespace dif {
+
+/// What one request fixes for all of its pictures; the seed is given per picture.
+struct GenerationSettings {
+  std::string prompt;
+  std::string negative_prompt;  ///< used when guidance is active; diffusers uses the empty text
+  std::int64_t width = 0;       ///< pixels
+  std::int64_t height = 0;      ///< pixels
+  std::int64_t steps = 0;
+  float guidance = 1.0f;
+  std::int64_t text_tokens = 512;
+  DType dtype = DType::kF32;
+  DType noise_dtype = DType::kF32;
+  bool allow_nonfinite = false;
+};
+
+/// Told what happens, for progress bars and warnings. Every member may be empty.
+struct GenerationObserver {
+  std::function<void(std::string_view stage, std::uint64_t total, std::string_view unit)> begin;
+  std::function<void(std::uint64_t done)> advance;
+  std::function<void()> end;
+  std::function<void(std::string_view sentence)> warn;
+};
+
+struct StageTime {
+  std::string stage;
+  double seconds = 0;
+};
+
+/// One program of the chain as it was prepared.
+struct ProgramReport {
+  std::string name;
+  std::string fingerprint;
+  double flops = 0;
+  runtime::PreparedReport memory;
+};
+
+struct Picture {
+  io::Image image;         ///< RGB
+  io::HostTensor latents;  ///< f32 [1, S, C], what was decoded
+  std::uint64_t seed = 0;
+};
+
+/// Prompt to picture on one context: tokenise, encode once, then denoise and decode per seed.
+class TextToImage {
+ public:
+  /// Validates the settings, builds and prepares the programs, encodes the prompts. `model` outlives the
+  /// result. Errors: InvalidInput (size off the grid: names the nearest legal ones; steps; prompt),
+  /// Unavailable, OutOfMemory.
+  static Result<std::unique_ptr<TextToImage>> create(const frontends::Model& model,
+                                                     std::shared_ptr<runtime::Context> context,
+                                                     const GenerationSettings& settings,
+                                                     const GenerationObserver& observer);
+  ~TextToImage();
+
+  /// One picture. `init_latents` replaces the noise: f32 packed [1, S, C] or as drawn [1, C, rows, columns].
+  Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents = nullptr);
+
+  /// True when each step evaluates two prompts.
+  bool guided() const;
+  const std::vector<StageTime>& times() const;
+  const std::vector<ProgramReport>& programs() const;
+  std::int64_t prompt_tokens() const;
+
+ private:
+  class Implementation;
+  explicit TextToImage(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+/// The chain of a request without running it: what `create` prepares, schedule tables included.
+Result<frontends::Chain> build_chain(const frontends::Model& model, const GenerationSettings& settings);
+
+/// Whether a guidance scale asks for two evaluations: above 1 by more than rounding, on a model trained for
+/// it.
+bool guidance_is_active(const frontends::Model& model, float guidance);
+
+/// Pixels from a decoded f32 [1, 3, height, width] in [-1, 1]: round(255 clamp(x / 2 + 1 / 2)), as diffusers
+/// rounds.
+io::Image to_pixels(std::span<const float> image, std::int64_t width, std::int64_t height);
+
+/// Noise as drawn, [1, C, rows, columns], to tokens [1, rows * columns, C].
+std::vector<float> pack_latents(std::span<const float> noise, std::int64_t channels, std::int64_t positions);
+
+}  // namespace dif

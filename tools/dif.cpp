@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools.h"
+
+namespace dif::tools {
+
+std::span<const cli::Tool* const> all_tools() {
+  static constexpr auto kTools = std::to_array<const cli::Tool*>({
+#define DIF_TOOL(name) &k_##name,
+#include "tools.def"
+#undef DIF_TOOL
+  });
+  return kTools;
+}
+
+namespace {
+
+/// `generate`, `difrun` and `run` all find their tool.
+const cli::Tool* find_tool(std::string_view name) {
+  for (const cli::Tool* tool : all_tools())
+    if (tool->name == name || tool->name == fmt::format("dif{}", name)) return tool;
+  return nullptr;
+}
+
+int run(int argc, char** argv) {
+  const std::string program = std::filesystem::path(argv[0]).filename();
+  if (program != "dif") {
+    if (const cli::Tool* tool = find_tool(program)) return tool->run(argc, argv);
+  }
+  if (argc < 2) {
+    k_help.run(argc, argv);
+    return 2;
+  }
+  const std::string_view name = argv[1];
+  if (name == "--version" || name == "-V") {
+    fmt::print("Diffusion Compiler {}\n", DIF_VERSION);
+    return 0;
+  }
+  if (name == "--help" || name == "-h") return k_help.run(1, argv);
+  const cli::Tool* tool = find_tool(name);
+  if (tool == nullptr) {
+    fmt::print(stderr, "error: \"{}\" is not a tool; dif help lists them\n", name);
+    return 2;
+  }
+  std::string shown = tool->name.starts_with("dif") ? std::string(tool->name) : fmt::format("dif {}", name);
+  std::vector<char*> arguments(argv + 1, argv + argc);
+  arguments[0] = shown.data();
+  arguments.push_back(nullptr);
+  return tool->run(argc - 1, arguments.data());
+}
+
+}  // namespace
+
+}  // namespace dif::tools
+
+int main(int argc, char** argv) {
+  return dif::tools::run(argc, argv);
+}

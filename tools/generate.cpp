@@ -1,0 +1,324 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "cli/bundled.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/telemetry.h"
+#include "frontends/model.h"
+#include "io/png.h"
+#include "io/tensor_file.h"
+#include "pipelines/generation_record.h"
+#include "pipelines/program_export.h"
+#include "pipelines/text_to_image.h"
+#include "tools.h"
+
+namespace dif::tools {
+
+namespace {
+
+constexpr std::uint64_t kDefaultSeed = 42;
+constexpr std::int64_t kMaxBatch = 10000;
+
+/// What the user said; an absent option falls back to --from's record, then to the model's defaults.
+struct Options {
+  std::string prompt, negative_prompt, model, output = "out.png", from;
+  std::string seed, dtype = "f32", noise_dtype = "f32";
+  std::string save_latents, init_latents, emit_programs;
+  std::int64_t steps = 0, batch = 1, text_tokens = 0;
+  double guidance = 0;
+  std::string size;
+  bool no_metadata = false, allow_nonfinite = false;
+};
+
+Result<std::uint64_t> parse_seed(const std::string& text) {
+  if (text == "-1") {
+    std::random_device random;
+    return random() & 0x7fffffffU;
+  }
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size())
+    return invalid_input("--seed {}: expected a whole number from 0 to 2^64-1, or -1 to draw one", text);
+  if (seed > UINT32_MAX)
+    cli::print_warning(
+        fmt::format("seed {}: only its low 32 bits count, as in PyTorch ({})", seed, seed & UINT32_MAX));
+  return seed;
+}
+
+Status parse_size(const std::string& text, GenerationSettings& settings) {
+  const char* const end = text.data() + text.size();
+  const auto width = std::from_chars(text.data(), end, settings.width);
+  if (width.ec == std::errc() && width.ptr != end && *width.ptr == 'x') {
+    const auto height = std::from_chars(width.ptr + 1, end, settings.height);
+    if (height.ec == std::errc() && height.ptr == end) return ok();
+  }
+  return invalid_input("--size {}: expected WIDTHxHEIGHT in pixels, such as 128x128", text);
+}
+
+Result<DType> parse_dtype(std::string_view option, const std::string& name,
+                          std::initializer_list<DType> legal) {
+  const auto dtype = dtype_from_name(name);
+  std::string names;
+  for (const DType candidate : legal) {
+    if (dtype == candidate) return candidate;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype_name(candidate));
+  }
+  return invalid_input("{} {}: expected one of {}", option, name, names);
+}
+
+/// out.png -> out-3.png when there are several pictures.
+std::string picture_path(const std::string& output, std::int64_t index, std::int64_t count) {
+  if (count == 1) return output;
+  const std::filesystem::path path = output;
+  return (path.parent_path() / fmt::format("{}-{}{}", path.stem().string(), index, path.extension().string()))
+      .string();
+}
+
+class Generate {
+ public:
+  Generate(const CLI::App& app, const Options& options, const cli::BackendOptions& backend,
+           const cli::ReportOptions& report, const cli::ProgressOptions& progress)
+      : app_(app), options_(options), backend_(backend), report_(report), progress_(progress.create()) {}
+
+  Status run() {
+    if (options_.batch < 1 || options_.batch > kMaxBatch)
+      return invalid_input("--batch {}: expected 1 to {}", options_.batch, kMaxBatch);
+    DIF_ASSIGN(const std::string folder, model_folder());
+    DIF_ASSIGN(model_, frontends::open_model(folder));
+    DIF_TRY(choose_settings());
+    if (!options_.emit_programs.empty()) return emit_programs();
+    DIF_TRY(read_init_latents());
+    DIF_ASSIGN(auto context, backend_.create({}, &backend_choice_));
+    backend_name_ = context->library().name();
+    DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
+    if (!options_.no_metadata || report_.wanted()) {
+      DIF_ASSIGN(model_digest_, model_->digest());
+    }
+    for (std::int64_t i = 0; i < options_.batch; ++i) DIF_TRY(draw(i));
+    return report_.wanted() ? report_.write(report_document()) : ok();
+  }
+
+ private:
+  bool given(const std::string& option) const { return app_.count(option) != 0; }
+
+  Result<std::string> model_folder() const {
+    if (!options_.model.empty()) return options_.model;
+    DIF_ASSIGN(const std::filesystem::path bundled, cli::bundled_model());
+    return bundled.string();
+  }
+
+  Status choose_settings() {
+    const frontends::GenerationDefaults defaults = model_->defaults();
+    settings_ = {.width = defaults.width,
+                 .height = defaults.height,
+                 .steps = defaults.steps,
+                 .guidance = defaults.guidance,
+                 .text_tokens = defaults.text_tokens};
+    seed_ = kDefaultSeed;
+    if (!options_.from.empty()) DIF_TRY(take_from_picture());
+    if (given("prompt")) settings_.prompt = options_.prompt;
+    if (!given("prompt") && options_.from.empty())
+      return invalid_input("a prompt is needed: dif generate \"a red apple\" -o apple.png");
+    if (given("--negative-prompt")) settings_.negative_prompt = options_.negative_prompt;
+    if (given("--steps")) settings_.steps = options_.steps;
+    if (given("--guidance")) settings_.guidance = static_cast<float>(options_.guidance);
+    if (given("--text-tokens")) settings_.text_tokens = options_.text_tokens;
+    if (given("--size")) DIF_TRY(parse_size(options_.size, settings_));
+    if (given("--seed")) {
+      DIF_ASSIGN(seed_, parse_seed(options_.seed));
+      if (options_.seed == "-1") fmt::print(stderr, "seed {}\n", seed_);
+    }
+    DIF_ASSIGN(settings_.dtype, parse_dtype("--dtype", options_.dtype, {DType::kF32}));
+    DIF_ASSIGN(settings_.noise_dtype,
+               parse_dtype("--noise-dtype", options_.noise_dtype, {DType::kF32, DType::kBF16, DType::kF16}));
+    settings_.allow_nonfinite = options_.allow_nonfinite;
+    if (given("--guidance") && !model_->supports_guidance() && settings_.guidance != 1.0f)
+      cli::print_warning("this model is distilled: guidance has no effect");
+    if (given("--guidance") && model_->supports_guidance() &&
+        !guidance_is_active(*model_, settings_.guidance))
+      cli::print_warning(
+          fmt::format("guidance {}: one evaluation a step, without the negative prompt", settings_.guidance));
+    return ok();
+  }
+
+  Status take_from_picture() {
+    DIF_ASSIGN(const auto texts, io::read_png_text(options_.from));
+    DIF_ASSIGN(const GenerationRecord record, find_generation_record(texts, options_.from));
+    settings_.prompt = record.prompt;
+    settings_.negative_prompt = record.negative_prompt;
+    settings_.width = record.width;
+    settings_.height = record.height;
+    settings_.steps = record.steps;
+    settings_.guidance = static_cast<float>(record.guidance);
+    settings_.text_tokens = record.text_tokens;
+    seed_ = record.seed;
+    DIF_ASSIGN(const std::string digest, model_->digest());
+    if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
+      cli::print_warning(fmt::format("{} was made with another model ({}), this one is {}", options_.from,
+                                     record.model_name, model_->name()));
+    return ok();
+  }
+
+  Status read_init_latents() {
+    if (options_.init_latents.empty()) return ok();
+    DIF_ASSIGN(io::HostTensor latents, io::read_tensor_operand(options_.init_latents));
+    init_latents_ = std::move(latents);
+    return ok();
+  }
+
+  Status emit_programs() {
+    DIF_ASSIGN(const frontends::Chain chain, build_chain(*model_, settings_));
+    return export_chain(chain, options_.emit_programs);
+  }
+
+  GenerationObserver observer() {
+    return {[this](std::string_view stage, std::uint64_t total, std::string_view unit) {
+              progress_.begin(stage, total, unit);
+            },
+            [this](std::uint64_t done) { progress_.advance(done); }, [this] { progress_.finish(); },
+            [](std::string_view sentence) { cli::print_warning(sentence); }};
+  }
+
+  Status draw(std::int64_t index) {
+    DIF_ASSIGN(const Picture picture, pipeline_->draw(seed_ + static_cast<std::uint64_t>(index),
+                                                      init_latents_ ? &*init_latents_ : nullptr));
+    if (!options_.save_latents.empty())
+      DIF_TRY(
+          io::write_tensor_file(picture_path(options_.save_latents, index, options_.batch), picture.latents));
+    std::vector<io::PngText> texts;
+    if (!options_.no_metadata) {
+      DIF_ASSIGN(texts, png_texts(record_of(picture, index)));
+    }
+    const std::string path = picture_path(options_.output, index, options_.batch);
+    if (cli::stop_requested()) return fail(ErrorCode::kCancelled, "stopped before {} was written", path);
+    DIF_TRY(io::write_png(path, picture.image, texts));
+    pictures_.push_back({{"path", path}, {"seed", picture.seed}});
+    if (!report_.json) return cli::print_result(path + "\n");
+    return ok();
+  }
+
+  GenerationRecord record_of(const Picture& picture, std::int64_t index) const {
+    GenerationRecord record;
+    record.prompt = settings_.prompt;
+    record.negative_prompt = settings_.negative_prompt;
+    record.seed = picture.seed;
+    record.steps = settings_.steps;
+    record.guidance = settings_.guidance;
+    record.width = settings_.width;
+    record.height = settings_.height;
+    record.batch_index = index;
+    record.batch_count = options_.batch;
+    record.text_tokens = settings_.text_tokens;
+    record.dtype = dtype_name(settings_.dtype);
+    record.noise_dtype = dtype_name(settings_.noise_dtype);
+    record.backend = backend_name_;
+    record.model_name = model_->name();
+    record.model_digest = model_digest_;
+    for (const ProgramReport& program : pipeline_->programs())
+      record.programs.push_back({program.name, program.fingerprint});
+    record.version = DIF_VERSION;
+    return record;
+  }
+
+  std::string report_document() const {
+    nlohmann::ordered_json document = cli::telemetry_document("generation");
+    document["request"] = {{"prompt", settings_.prompt},
+                           {"negative_prompt", settings_.negative_prompt},
+                           {"prompt_tokens", pipeline_->prompt_tokens()},
+                           {"steps", settings_.steps},
+                           {"guidance", settings_.guidance},
+                           {"guided", pipeline_->guided()},
+                           {"width", settings_.width},
+                           {"height", settings_.height},
+                           {"text_tokens", settings_.text_tokens},
+                           {"dtype", dtype_name(settings_.dtype)}};
+    document["model"] = {{"name", model_->name()}, {"family", model_->family()}, {"digest", model_digest_}};
+    document["backend"] = {{"name", backend_name_}, {"choice", backend_choice_}};
+    for (const ProgramReport& program : pipeline_->programs()) {
+      const runtime::PreparedReport& memory = program.memory;
+      document["programs"].push_back(
+          {{"name", program.name},
+           {"fingerprint", program.fingerprint},
+           {"flops", program.flops},
+           {"arena_bytes", memory.arena_bytes},
+           {"workspace_bytes", memory.workspace_bytes},
+           {"resident_bytes", memory.resident_bytes},
+           {"streamed_bytes", memory.streamed_bytes},
+           {"prepacked_bytes", memory.prepacked_bytes},
+           {"details", nlohmann::ordered_json::parse(memory.details, nullptr, false)}});
+    }
+    for (const StageTime& time : pipeline_->times())
+      document["stages"].push_back({{"stage", time.stage}, {"seconds", time.seconds}});
+    document["pictures"] = pictures_;
+    return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  }
+
+  const CLI::App& app_;
+  const Options& options_;
+  const cli::BackendOptions& backend_;
+  const cli::ReportOptions& report_;
+  cli::Progress progress_;
+  GenerationSettings settings_;
+  std::uint64_t seed_ = kDefaultSeed;
+  std::unique_ptr<frontends::Model> model_;
+  std::unique_ptr<TextToImage> pipeline_;
+  std::optional<io::HostTensor> init_latents_;
+  std::string backend_choice_, backend_name_, model_digest_;
+  nlohmann::ordered_json pictures_ = nlohmann::ordered_json::array();
+};
+
+int run(int argc, char** argv) {
+  CLI::App app{"Draw a picture from a prompt.", "dif generate"};
+  Options o;
+  app.add_option("prompt", o.prompt, "what the picture shows");
+  app.add_option("-m,--model", o.model,
+                 "model directory in the diffusers layout (default: the bundled emoji-klein)");
+  app.add_option("-o,--output", o.output, "PNG to write; a batch writes NAME-0.png, NAME-1.png, ...")
+      ->capture_default_str();
+  app.add_option("--negative-prompt", o.negative_prompt, "what guidance steers away from");
+  app.add_option("--seed", o.seed,
+                 "0 to 2^64-1, -1 draws one (default 42); picture i of a batch uses seed + i");
+  app.add_option("--steps", o.steps, "denoising steps (default: the model's)");
+  app.add_option("--guidance", o.guidance,
+                 "guidance scale; up to 1 means one evaluation a step (default: the model's)");
+  app.add_option("--size", o.size, "WIDTHxHEIGHT in pixels (default: the model's)");
+  app.add_option("--batch", o.batch, "number of pictures")->capture_default_str();
+  app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)");
+  app.add_option("--from", o.from,
+                 "repeat the run recorded in PICTURE.png; other options override its record");
+  app.add_option("--dtype", o.dtype, "arithmetic of encoder and denoiser: f32")->capture_default_str();
+  app.add_option("--noise-dtype", o.noise_dtype, "dtype in which noise is drawn: f32, bf16, f16")
+      ->capture_default_str();
+  app.add_option("--save-latents", o.save_latents, "write the final latents to FILE.diftensor");
+  app.add_option("--init-latents", o.init_latents,
+                 "start from FILE.diftensor or FILE.safetensors::NAME, not from noise");
+  app.add_option("--emit-programs", o.emit_programs,
+                 "write the chain's programs and bundles into DIR and stop");
+  app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");
+  app.add_flag("--allow-nonfinite", o.allow_nonfinite,
+               "write the picture even when values are NaN or infinite");
+  const cli::BackendOptions backend(app);
+  const cli::ReportOptions report(app);
+  const cli::ProgressOptions progress(app);
+  cli::examples(
+      app,
+      "  dif generate \"a red apple\" -o apple.png\n"
+      "  dif generate \"rocket on a pink background\" --seed 7 --steps 30 --guidance 2 -o rocket.png\n"
+      "  dif generate --model ./FLUX.2-klein-4B \"a lighthouse at dusk\" --size 1024x1024 -o lighthouse.png\n"
+      "  dif generate --from apple.png -o again.png\n");
+  return cli::run_app(app, argc, argv, [&] { return Generate(app, o, backend, report, progress).run(); });
+}
+
+}  // namespace
+
+const cli::Tool k_generate = {"generate", "Pictures", "draw a picture from a prompt", run};
+
+}  // namespace dif::tools
