@@ -107,20 +107,20 @@ function(dif_test name)
   endif()
 endfunction()
 
-# dif_fuzz(NAME [LIBS ...]): fuzz/NAME.cpp with LLVMFuzzerTestOneInput. dif_fuzz_NAME_replay runs it once over every file
-# of fuzz/corpus/NAME (a test, labelled sanitize); the sanitizer build also has dif_fuzz_NAME, a libFuzzer program.
-function(dif_fuzz name)
-  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+# dif_fuzz(NAME.cpp): a file of fuzz/ with LLVMFuzzerTestOneInput. dif_fuzz_NAME_replay runs it once over every file of
+# fuzz/corpus/NAME (a test, labelled sanitize); the sanitizer build also has dif_fuzz_NAME, a libFuzzer program.
+function(dif_fuzz source)
+  get_filename_component(name "${source}" NAME_WE)
   set(target dif_fuzz_${name})
-  add_executable(${target}_replay ${name}.cpp replay_main.cpp)
-  target_link_libraries(${target}_replay PRIVATE dif ${ARG_LIBS})
+  add_executable(${target}_replay ${source})
+  target_link_libraries(${target}_replay PRIVATE dif dif_fuzz_replay)
   target_include_directories(${target}_replay PRIVATE "${CMAKE_SOURCE_DIR}")
   add_test(NAME ${target}_replay COMMAND ${target}_replay "${CMAKE_SOURCE_DIR}/fuzz/corpus/${name}")
   set_tests_properties(${target}_replay PROPERTIES LABELS sanitize TIMEOUT 300)
   add_dependencies(sanitize_tests ${target}_replay)
   if(DIF_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    add_executable(${target} EXCLUDE_FROM_ALL ${name}.cpp)
-    target_link_libraries(${target} PRIVATE dif ${ARG_LIBS})
+    add_executable(${target} EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(${target} PRIVATE dif)
     target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzz_targets ${target})

@@ -23,7 +23,9 @@ GOOD = {
     "src/ops/add/add.ref.cpp": '#include "ops/add/add.op.h"\n#include "backends/reference/kernel.h"\n',
     "src/ops/add/add.cpu.cpp": '#include "backends/cpu/kernel.h"\n#include <hwy/highway.h>\n',
     "src/ops/add/add_test.cpp": '#include "ops/add/add.op.h"\n',
-    "src/ops/CMakeLists.txt": "set(ops add)\nforeach(op ${ops})\n  dif_room(ops SOURCES ${op}/${op}.op.cpp)\nendforeach()\n"
+    "src/ops/ops.def": "DIF_OP(Add, add)\n",
+    "src/ops/CMakeLists.txt": "file(STRINGS ops.def lines REGEX DIF_OP)\nforeach(op ${ops})\n"
+                              "  dif_room(ops SOURCES ${op}/${op}.op.cpp)\nendforeach()\n"
                               "dif_test(dif_ops_tests SOURCES add/add_test.cpp)\n",
     "src/backends/reference/kernel.h": '#include "ir/program.h"\n',
     "src/backends/reference/CMakeLists.txt": "dif_plugin(reference SOURCES ${CMAKE_SOURCE_DIR}/src/ops/add/add.ref.cpp)\n",
@@ -121,6 +123,21 @@ class CheckLayers(TreeTest):
     def test_include_relative_to_the_file_is_found(self):
         self.add_line("src/io/file.cpp", '#include "file.h"')
         self.assert_found("src/io/file.cpp:4", '"file.h" names no file')
+
+    def test_test_helper_in_the_product_is_found(self):
+        self.write("src/io/test_files.h", "#include <gtest/gtest.h>\n")
+        self.add_line("src/io/file.cpp", '#include "io/test_files.h"')
+        self.assert_found("src/io/file.cpp:4", "for tests only")
+
+    def test_formatting_library_stands_in_headers_of_base_only(self):
+        self.add_line("src/io/file.cpp", "#include <fmt/format.h>")
+        self.assert_clean()
+        self.add_line("src/io/file.h", "#include <fmt/format.h>")
+        self.assert_found("src/io/file.h:2", "heavy")
+
+    def test_quoted_library_is_seen_too(self):
+        self.add_line("src/ir/encode.cpp", '#include "hwy/highway.h"')
+        self.assert_found("src/ir/encode.cpp:3", "ir may not include <hwy/highway.h>")
 
     def test_include_from_the_top_is_found(self):
         self.add_line("src/io/file.cpp", '#include "src/base/error.h"')
