@@ -1,6 +1,5 @@
 #include "pipelines/flow_schedule.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/error.h"
 #include "io/safetensors.h"
 #include "pipelines/flow_schedule_test_table.h"
 #include "pipelines/test_hash.h"
