@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kMaxChunkBytes = 16 << 20;
 constexpr std::size_t kMaxChunkCacheBytes = 64 << 20;
+constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n", 8);
 constexpr std::uint32_t kMaxPngSide = 0x7fffffff;
 
 struct ContextFree {
@@ -64,14 +65,16 @@ bool is_ascii(std::string_view text) {
 }
 
 std::vector<spng_text> text_chunks(std::span<const PngText> texts, char* empty) {
-  std::vector<spng_text> chunks(texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::memcpy(chunks[i].keyword, texts[i].keyword.c_str(), texts[i].keyword.size() + 1);
-    chunks[i].type = is_ascii(texts[i].text) ? SPNG_TEXT : SPNG_ITXT;
-    chunks[i].length = texts[i].text.size();
-    chunks[i].text = const_cast<char*>(texts[i].text.c_str());  // the library only reads it
-    chunks[i].language_tag = empty;
-    chunks[i].translated_keyword = empty;
+  std::vector<spng_text> chunks;
+  for (const PngText& text : texts) {
+    if (text.text.empty()) continue;  // the library has no empty texts
+    spng_text& chunk = chunks.emplace_back();
+    std::memcpy(chunk.keyword, text.keyword.c_str(), text.keyword.size() + 1);
+    chunk.type = is_ascii(text.text) ? SPNG_TEXT : SPNG_ITXT;
+    chunk.length = text.text.size();
+    chunk.text = const_cast<char*>(text.text.c_str());  // the library only reads it
+    chunk.language_tag = empty;
+    chunk.translated_keyword = empty;
   }
   return chunks;
 }
@@ -100,6 +103,8 @@ std::string latin1_to_utf8(std::string_view text) {
 Result<std::pair<Context, spng_ihdr>> open_decoder(std::span<const std::byte> file, std::string_view source,
                                                    const PngReadOptions& options) {
   if (file.empty()) return invalid_input("{} is empty, expected a PNG", source);
+  if (std::memcmp(file.data(), kSignature.data(), std::min(file.size(), kSignature.size())) != 0)
+    return damaged(source, SPNG_ESIGNATURE);
   Context context = new_context(0);
   spng_set_image_limits(context.get(), options.max_width, options.max_height);
   spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkCacheBytes);
@@ -122,6 +127,8 @@ Status decode_pixels(spng_ctx* context, std::string_view source, int format,
   const int flags = format == SPNG_FMT_RGBA8 ? SPNG_DECODE_TRNS : 0;
   if (const int code = spng_decode_image(context, pixels.data(), bytes, format, flags); code != 0)
     return damaged(source, code);
+  // The library stops at the last pixel; the checksums behind it are read with the chunks that follow.
+  if (const int code = spng_decode_chunks(context); code != 0) return damaged(source, code);
   return ok();
 }
 
@@ -227,7 +234,6 @@ Result<std::vector<PngText>> decode_png_text(std::span<const std::byte> file, st
   // Some programs put their text behind the pixels; the library gets there only through them.
   std::vector<std::uint8_t> pixels;
   DIF_TRY(decode_pixels(context, source, SPNG_FMT_RGB8, pixels));
-  if (const int code = spng_decode_chunks(context); code != 0) return damaged(source, code);
   return texts_so_far(context, source);
 }
 

@@ -13,7 +13,8 @@
 
 namespace dif::io {
 
-/// A text chunk. Written as tEXt when the text is ASCII, else as iTXt. Both strings are UTF-8.
+/// A text chunk. Written as tEXt when the text is ASCII, else as iTXt; left out when the text is empty. Both
+/// strings are UTF-8.
 struct PngText {
   std::string keyword;  ///< 1 to 79 printable ASCII characters, no space at an end, no two spaces in a row
   std::string text;     ///< no NUL
