@@ -86,6 +86,13 @@ class CheckLayers(TreeTest):
         self.add_line("src/backends/cpu/kernel.h", '#include "backends/reference/kernel.h"')
         self.assert_found("src/backends/cpu/kernel.h:2", "backends/cpu may not include backends/reference")
 
+    def test_plain_kernels_may_end_the_list_of_a_plugin(self):
+        self.write("src/backends/reference/kernels.h", "")
+        self.add_line("src/backends/cpu/kernel.h", '#include "backends/reference/kernels.h"')
+        self.assert_clean()
+        self.add_line("tools/dif.cpp", '#include "backends/reference/kernels.h"')
+        self.assert_found("tools/dif.cpp:3", "tools may not include backends/reference")
+
     def test_tools_do_not_see_a_plugin(self):
         self.add_line("tools/dif.cpp", '#include "backends/cpu/kernel.h"')
         self.assert_found("tools/dif.cpp:3", "tools may not include backends/cpu")
