@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "ir/program_file.h"
@@ -82,15 +83,29 @@ Status check_size(std::uint32_t found, std::size_t needed, const char* what) {
   return ok();
 }
 
+/// Element i of an array of structures, which stand struct_size bytes apart. Pre: check_array passed.
+template <class T>
+T& element(T* first, std::uint32_t i) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return *reinterpret_cast<T*>(reinterpret_cast<Byte*>(first) + std::size_t{i} * first->struct_size);
+}
+
+template <class T>
+Status check_array(const T* first, std::uint32_t count, const char* what) {
+  if (count == 0) return ok();
+  if (first == nullptr) return invalid_input("{} {} are announced, none are there", count, what);
+  return check_size(first->struct_size, sizeof(T), what);
+}
+
 Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
                                                  const dif_prepare_options& options) {
   if (options.n_constants != program.constants.size())
     return invalid_input("{} constants are bound, the program has {}", options.n_constants,
                          program.constants.size());
+  DIF_TRY(check_array(options.constants, options.n_constants, "dif_constant"));
   std::vector<HostConstant> constants;
   for (std::uint32_t i = 0; i < options.n_constants; ++i) {
-    const dif_constant& constant = options.constants[i];
-    DIF_TRY(check_size(constant.struct_size, sizeof(dif_constant), "dif_constant"));
+    const dif_constant& constant = element(options.constants, i);
     const ir::ValueInfo& value = program.values[program.constants[i]];
     DIF_ASSIGN(const ir::TensorType type, from_abi(constant.type));
     if (constant.name == nullptr || value.name != constant.name)
@@ -129,7 +144,6 @@ class Binding {
   explicit Binding(dif_context& context) : context_(context) {}
 
   Status add(const dif_tensor& tensor, const ir::TensorType& expected, std::string_view what, bool is_input) {
-    DIF_TRY(check_size(tensor.struct_size, sizeof(dif_tensor), "dif_tensor"));
     DIF_ASSIGN(const ir::TensorType type, from_abi(tensor.type));
     if (type != expected) return invalid_input("{} is {}, the program wants {}", what, type, expected);
     if ((tensor.data == nullptr) == (tensor.value == nullptr) && type.bytes() != 0)
@@ -183,13 +197,16 @@ Status bind(const dif_run_options& options, const ir::Program& program, Binding&
   if (options.n_outputs != program.outputs.size())
     return invalid_input("{} outputs are bound, the program has {}", options.n_outputs,
                          program.outputs.size());
+  DIF_TRY(check_array(options.inputs, options.n_inputs, "dif_tensor"));
+  DIF_TRY(check_array(options.outputs, options.n_outputs, "dif_tensor"));
   for (std::uint32_t i = 0; i < options.n_inputs; ++i) {
     const ir::ValueInfo& value = program.values[program.inputs[i]];
-    DIF_TRY(inputs.add(options.inputs[i], value.type, "input " + value.name, true));
+    DIF_TRY(inputs.add(element(options.inputs, i), value.type, "input " + value.name, true));
   }
   for (std::uint32_t i = 0; i < options.n_outputs; ++i) {
     const ir::Output& output = program.outputs[i];
-    DIF_TRY(outputs.add(options.outputs[i], program.type(output.value), "output " + output.name, false));
+    DIF_TRY(
+        outputs.add(element(options.outputs, i), program.type(output.value), "output " + output.name, false));
   }
   return ok();
 }
@@ -201,8 +218,11 @@ Status run_once(dif_prepared& prepared, const dif_run_options& options) {
   return outputs.download();
 }
 
-/// Tells the caller at which operation a run failed.
-dif_code located(const dif_prepared& prepared, dif_error* error, dif_code code) {
+/// Runs `body`, which runs the program, and tells the caller at which operation it failed.
+template <class Body>
+dif_code guarded_run(dif_prepared& prepared, dif_error* error, Body&& body) {
+  prepared.executor->forget_failure();
+  const dif_code code = guarded(error, body);
   if (code != DIF_OK && error != nullptr && error->struct_size >= sizeof(dif_error))
     error->operation = prepared.executor->failed_operation();
   return code;
@@ -222,6 +242,12 @@ class Loop {
   Status run() {
     DIF_TRY(check_size(options_.struct_size, sizeof(dif_loop_options), "dif_loop_options"));
     if (options_.flags != 0) return invalid_input("loop flags {:#x} are unknown", options_.flags);
+    if (options_.n_steps == 0) return invalid_input("a loop needs at least one step");
+    if (std::uint64_t{options_.first_step} + options_.n_steps - 1 > INT32_MAX)
+      return invalid_input("step numbers from {}, {} of them, do not fit an i32", options_.first_step,
+                           options_.n_steps);
+    if (options_.n_carries != 0 && options_.carries == nullptr)
+      return invalid_input("{} carries are announced, none are there", options_.n_carries);
     DIF_TRY(bind(options_.run, program(), inputs_, outputs_));
     DIF_TRY(own_step_number());
     for (std::uint32_t i = 0; i < options_.n_carries; ++i) DIF_TRY(own_carry(options_.carries[i]));
@@ -247,6 +273,11 @@ class Loop {
         program().type(program().outputs[carry.output].value) !=
             program().type(program().inputs[carry.input]))
       return invalid_input("output {} cannot be carried into input {}", carry.output, carry.input);
+    if (carry.input == options_.step_input)
+      return invalid_input("input {} is the step number, nothing can be carried into it", carry.input);
+    for (std::uint32_t i = 0; i < carried_.size(); ++i)
+      if (options_.carries[i].input == carry.input)
+        return invalid_input("two outputs are carried into input {}", carry.input);
     const std::uint64_t bytes = program().type(program().inputs[carry.input]).bytes();
     DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, bytes));
     DIF_TRY(device_.copy(buffer.view(), inputs_.views()[carry.input], bytes));
@@ -354,10 +385,10 @@ dif_backend_api common_api(const BackendDefinition& definition) {
     });
   };
   api.run = [](dif_prepared* prepared, const dif_run_options* options, dif_error* error) {
-    return located(*prepared, error, guarded(error, [&] { return run_once(*prepared, *options); }));
+    return guarded_run(*prepared, error, [&] { return run_once(*prepared, *options); });
   };
   api.run_loop = [](dif_prepared* prepared, const dif_loop_options* options, dif_error* error) {
-    return located(*prepared, error, guarded(error, [&] { return Loop(*prepared, *options).run(); }));
+    return guarded_run(*prepared, error, [&] { return Loop(*prepared, *options).run(); });
   };
   api.value_create = [](dif_context* context, const dif_tensor_type* type, dif_value** value,
                         dif_error* error) {

@@ -52,7 +52,8 @@ Result<std::shared_ptr<const BackendLibrary>> BackendLibrary::load(const fs::pat
   std::error_code missing;
   if (!fs::exists(file, missing))
     return fail(ErrorCode::kUnavailable, "{}: there is no such backend file", file.string());
-  void* handle = dlopen(fs::absolute(file, missing).c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Thread pools and drivers that a plug-in brings in do not survive being unmapped.
+  void* handle = dlopen(fs::absolute(file, missing).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return unusable(file, dlerror());
   auto library = std::shared_ptr<BackendLibrary>(new BackendLibrary(file, handle));
   const auto entry = reinterpret_cast<dif_backend_entry_function>(dlsym(handle, "dif_backend_entry"));

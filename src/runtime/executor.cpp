@@ -100,6 +100,8 @@ Status Executor::fold(const ExecutorOptions& options) {
       if (Status status = execute(step, fixed_places_, workspace.view()); !status)
         return with_context(std::move(status.error()), "while folding operation {}", op);
       DIF_TRY(device_.synchronize());
+      step.kernel.reset();
+      folded_steps_.push_back(std::move(step));
     }
     for (const ir::ValueId operand : node.operands) {
       const ir::ValueId root = plan_.values[operand].root;
@@ -160,13 +162,17 @@ void Executor::release_unread(const ExecutorOptions& options) {
 void Executor::make_report(const ExecutorOptions& options) {
   report_.arena_bytes = plan_.arena_bytes;
   nlohmann::json operations = nlohmann::json::array();
+  const auto describe = [&](const Step& step) -> nlohmann::json& {
+    operations.push_back(
+        {{"operation", step.op}, {"name", views_[step.op].def().name}, {"kernel", step.kernel_name}});
+    if (!step.declined.empty()) operations.back()["declined"] = step.declined;
+    return operations.back();
+  };
+  for (const Step& step : folded_steps_) describe(step)["folded"] = true;
   for (const Step& step : steps_) {
     report_.workspace_bytes = std::max(report_.workspace_bytes, step.kernel->workspace_bytes());
     report_.prepacked_bytes += step.kernel->prepacked_bytes();
-    nlohmann::json operation = {
-        {"operation", step.op}, {"name", views_[step.op].def().name}, {"kernel", step.kernel_name}};
-    if (!step.declined.empty()) operation["declined"] = step.declined;
-    operations.push_back(std::move(operation));
+    describe(step);
   }
   for (ir::ValueId id = 0; id < program_.values.size(); ++id)
     if (fixed_places_[id] && plan_.values[id].root == id) report_.resident_bytes += program_.type(id).bytes();
@@ -227,8 +233,48 @@ Status Executor::run_step(const Step& step, const std::vector<BufferView>& place
   return hooks.check_operations ? check_finite(step, places) : ok();
 }
 
+namespace {
+
+bool overlap(BufferView a, std::uint64_t a_bytes, BufferView b, std::uint64_t b_bytes) {
+  const auto start = [](BufferView view) {
+    return reinterpret_cast<std::uintptr_t>(view.base) + view.offset;
+  };
+  return start(a) < start(b) + b_bytes && start(b) < start(a) + a_bytes;
+}
+
+}  // namespace
+
+Status Executor::write_outputs(std::span<const BufferView> outputs, const std::vector<BufferView>& places) {
+  const auto bytes = [&](std::size_t i) { return program_.type(program_.outputs[i].value).bytes(); };
+  if (!executes_) {
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      DIF_TRY(device_.upload(outputs[i], std::vector<std::byte>(bytes(i)).data(), bytes(i)));
+    return ok();
+  }
+  // An output that is an input is set aside when another output will be written over that input.
+  std::vector<BufferView> sources;
+  std::vector<DeviceBuffer> aside;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const ir::ValueId value = program_.outputs[i].value;
+    sources.push_back(place(value, places));
+    if (plan_.values[value].storage != Storage::kInput) continue;
+    bool endangered = false;
+    for (std::size_t j = 0; j < outputs.size(); ++j)
+      endangered |= j != i && overlap(outputs[j], bytes(j), sources[i], bytes(i));
+    if (!endangered) continue;
+    DIF_ASSIGN(DeviceBuffer copy, DeviceBuffer::create(device_, bytes(i)));
+    DIF_TRY(device_.copy(copy.view(), sources[i], bytes(i)));
+    sources[i] = copy.view();
+    aside.push_back(std::move(copy));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) DIF_TRY(device_.copy(outputs[i], sources[i], bytes(i)));
+  return ok();
+}
+
 Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
                      const RunHooks& hooks) {
+  forget_failure();
+  if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
   DIF_TRY(device_.begin_run());
   DIF_TRY(arena_.reserve(report_.arena_bytes, report_.workspace_bytes));
   std::vector<BufferView> places = fixed_places_;
@@ -238,7 +284,6 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
     if (plan_.values[id].storage == Storage::kArena)
       places[id] = {arena.base, arena.offset + plan_.values[id].offset};
 
-  failed_operation_ = ir::kNoId;
   for (const Step& step : steps_) {
     if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
     if (Status status = run_step(step, places, hooks); !status) {
@@ -246,15 +291,7 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
       return status;
     }
   }
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const ir::ValueId value = program_.outputs[i].value;
-    const std::uint64_t bytes = program_.type(value).bytes();
-    if (executes_) {
-      DIF_TRY(device_.copy(outputs[i], place(value, places), bytes));
-    } else {
-      DIF_TRY(device_.upload(outputs[i], std::vector<std::byte>(bytes).data(), bytes));
-    }
-  }
+  DIF_TRY(write_outputs(outputs, places));
   return device_.synchronize();
 }
 

@@ -72,8 +72,8 @@ class Executor {
                                                    Device& device, SharedArena& arena,
                                                    const ExecutorOptions& options);
 
-  /// inputs[i] and outputs[i] are device memory of the program's input and output types. An output may be the
-  /// same memory as an input: outputs are written after the last operation.
+  /// inputs[i] and outputs[i] are device memory of the program's input and output types. Outputs are written
+  /// after the last operation, so that an output may be the same memory as any input.
   Status run(std::span<const BufferView> inputs, std::span<const BufferView> outputs, const RunHooks& hooks);
 
   const ir::Program& program() const { return program_; }
@@ -81,6 +81,7 @@ class Executor {
   const ExecutorReport& report() const { return report_; }
   /// The operation that the last run failed at; kNoId when it did not fail at one.
   ir::OpId failed_operation() const { return failed_operation_; }
+  void forget_failure() { failed_operation_ = ir::kNoId; }
 
  private:
   struct Step {
@@ -100,6 +101,7 @@ class Executor {
   Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
   Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks);
   Status check_finite(const Step& step, const std::vector<BufferView>& places);
+  Status write_outputs(std::span<const BufferView> outputs, const std::vector<BufferView>& places);
   BufferView place(ir::ValueId value, const std::vector<BufferView>& places) const;
 
   ir::Program program_;
@@ -110,6 +112,7 @@ class Executor {
   std::vector<BufferView> fixed_places_;  ///< per root value: constants and folded values
   std::vector<DeviceBuffer> owned_;       ///< per root value: copies of constants, folded values
   std::vector<Step> steps_;
+  std::vector<Step> folded_steps_;  ///< without their kernels, for the report
   ExecutorReport report_;
   bool executes_ = true;
   ir::OpId failed_operation_ = ir::kNoId;
