@@ -1,7 +1,10 @@
 #include "ir/verifier.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
+
+#include "io/printable.h"
 
 namespace dif::ir {
 
@@ -33,6 +36,18 @@ Status verify_attrs(const OpView& op) {
   return ok();
 }
 
+/// Names stand in messages, JSON documents and C strings.
+Status verify_name(std::string_view name, std::string_view what) {
+  constexpr std::size_t kMaxBytes = 1024;
+  if (name.size() > kMaxBytes)
+    return invalid_input("the name of {} has {} bytes, at most {} are allowed", what, name.size(), kMaxBytes);
+  const bool control =
+      std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  if (control || io::first_invalid_utf8(name) != name.size())
+    return invalid_input("the name of {} is not printable UTF-8: {}", what, io::printable(name));
+  return ok();
+}
+
 /// Inputs and constants: listed once, named, without a producer.
 Status verify_named(const Program& program, const std::vector<ValueId>& ids, ValueKind kind,
                     std::string_view what, std::set<std::string>& names) {
@@ -44,11 +59,12 @@ Status verify_named(const Program& program, const std::vector<ValueId>& ids, Val
     if (value.kind != kind || value.producer != kNoId || !seen.insert(id).second)
       return invalid_input("value %{} is not one {}", id, what);
     if (value.name.empty()) return invalid_input("{} %{} has no name", what, id);
+    DIF_TRY(verify_name(value.name, fmt::format("{} %{}", what, id)));
     if (!names.insert(value.name).second) return invalid_input("two {}s are named {}", what, value.name);
   }
   for (const ValueInfo& value : program.values)
     if (value.kind == kind && !seen.contains(static_cast<ValueId>(&value - program.values.data())))
-      return invalid_input("{} {} is missing from the {} list", what, value.name, what);
+      return invalid_input("{} {} is missing from the {} list", what, io::printable(value.name), what);
   return ok();
 }
 
@@ -97,6 +113,7 @@ Status verify_op(const OpView& op) {
 }
 
 Status verify(const Program& program) {
+  DIF_TRY(verify_name(program.name, "the program"));
   for (std::size_t id = 0; id < program.values.size(); ++id)
     DIF_TRY(verify_type(program.values[id].type, fmt::format("value %{}", id)));
   std::set<std::string> input_names, constant_names, output_names;
@@ -111,7 +128,9 @@ Status verify(const Program& program) {
   if (program.outputs.empty()) return invalid_input("the program has no outputs");
   for (const Output& output : program.outputs) {
     if (output.value >= program.values.size())
-      return invalid_input("output {} names value %{}, which does not exist", output.name, output.value);
+      return invalid_input("output {} names value %{}, which does not exist", io::printable(output.name),
+                           output.value);
+    DIF_TRY(verify_name(output.name, fmt::format("an output (%{})", output.value)));
     if (output.name.empty() || !output_names.insert(output.name).second)
       return invalid_input("output names must be present and unique, found \"{}\" again", output.name);
   }

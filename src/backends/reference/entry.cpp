@@ -1,5 +1,4 @@
-/// The reference backend: plain kernels that show what each operation means; the judge of the conformance
-/// suite.
+/// The reference backend: one thread, plain kernels, no dependency. The judge of the conformance suite.
 #define DIF_BACKEND_IMPLEMENTATION
 #include "backends/reference/kernels.h"
 #include "dif/backend_abi.h"

@@ -45,6 +45,12 @@ double elements(const ir::TensorType& type) {
   return product;
 }
 
+std::string list_text(std::span<const std::int64_t> numbers) {
+  constexpr std::size_t kShown = 8;
+  return fmt::format("[{}{}]", fmt::join(numbers.first(std::min(numbers.size(), kShown)), ", "),
+                     numbers.size() > kShown ? ", ..." : "");
+}
+
 Status verify_binary(const ir::OpView& op) {
   const ir::TensorType &x = op.in(0), &y = op.in(1);
   if (x.dtype != y.dtype) return op.broken("C1", "x is {}, y is {}", x.dtype, y.dtype);

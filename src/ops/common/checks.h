@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "ir/op_def.h"
 
@@ -26,6 +28,9 @@ std::int64_t saturating_mul(std::int64_t a, std::int64_t b);
 
 /// Number of elements as a floating number, for counting operations.
 double elements(const ir::TensorType& type);
+
+/// "[1, 2, 3]" for messages, cut after a few numbers.
+std::string list_text(std::span<const std::int64_t> numbers);
 
 /// Rules of add, sub and mul: C1 (one dtype, floating or i32) and C2 (shapes broadcast).
 Status verify_binary(const ir::OpView& op);

@@ -49,12 +49,12 @@ const ir::OpDef kConv2d = {
       if (op.has(2) && op.in(2).shape != Shape{w.dim(0)})
         return op.broken("C3", "bias is {}, needed is [{}]", op.in(2).shape, w.dim(0));
       if (!all_within(op.i64s("strides"), 2, 1))
-        return op.broken("C4", "strides are [{}]", fmt::join(op.i64s("strides"), ", "));
+        return op.broken("C4", "strides are {}", list_text(op.i64s("strides")));
       if (!all_within(op.i64s("pads"), 4, 0))
-        return op.broken("C4", "pads are [{}]", fmt::join(op.i64s("pads"), ", "));
+        return op.broken("C4", "pads are {}", list_text(op.i64s("pads")));
       if (!out_rows(op) || !out_columns(op))
-        return op.broken("C5", "kernel {} does not fit x {} with pads [{}]", w.shape, x.shape,
-                         fmt::join(op.i64s("pads"), ", "));
+        return op.broken("C5", "kernel {} does not fit x {} with pads {}", w.shape, x.shape,
+                         list_text(op.i64s("pads")));
       if (!is_float(x.dtype)) return op.broken("C6", "x is {}, needed is f32, bf16 or f16", x.dtype);
       for (std::size_t i = 1; i < op.n_ins(); ++i)
         if (op.in(i).dtype != x.dtype)

@@ -17,8 +17,8 @@ const ir::OpDef kTranspose = {
       for (std::size_t i = 0; good && i < sorted.size(); ++i)
         good = sorted[i] == static_cast<std::int64_t>(i);
       if (!good)
-        return op.broken("C1", "perm [{}] is not a permutation of the {} axes of x",
-                         fmt::join(op.i64s("perm"), ", "), op.in(0).rank());
+        return op.broken("C1", "perm {} is not a permutation of the {} axes of x", list_text(op.i64s("perm")),
+                         op.in(0).rank());
       return ok();
     },
     .infer = [](const ir::OpView& op) -> ir::Types {

@@ -1,0 +1,84 @@
+#include <cmath>
+#include <limits>
+
+#include "ops/group_norm/group_norm.op.h"
+#include "tests/conformance/normalisation.h"
+#include "tests/conformance/op_test.h"
+
+namespace dif::conformance {
+
+using ops::kGroupNorm;
+
+constexpr float kEps = 1e-6f;
+
+TEST(GroupNormVerify, C1_RejectsRankBelowTwo) {
+  EXPECT_TRUE(breaks("C1", kGroupNorm, {{DType::kF32, {4}}, {DType::kF32, {4}}, {DType::kF32, {4}}},
+                     {kEps, std::int64_t{1}}));
+}
+
+TEST(GroupNormVerify, C2_RejectsGroupsThatDoNotDivideTheChannels) {
+  const ir::TensorType x = {DType::kF32, {1, 4, 2}}, w = {DType::kF32, {4}};
+  for (const std::int64_t groups : {3, 0, -2, 8})
+    EXPECT_TRUE(breaks("C2", kGroupNorm, {x, w, w}, {kEps, groups})) << groups;
+}
+
+TEST(GroupNormVerify, C3_RejectsWeightAndBiasOfOtherWidth) {
+  const ir::TensorType x = {DType::kF32, {1, 4, 2}}, good = {DType::kF32, {4}}, bad = {DType::kF32, {2}};
+  EXPECT_TRUE(breaks("C3", kGroupNorm, {x, bad, good}, {kEps, std::int64_t{2}}));
+  EXPECT_TRUE(breaks("C3", kGroupNorm, {x, good, bad}, {kEps, std::int64_t{2}}));
+}
+
+TEST(GroupNormVerify, C4_RejectsMixedAndOtherDtypes) {
+  const ir::TensorType x = {DType::kBF16, {1, 4, 2}}, good = {DType::kBF16, {4}}, bad = {DType::kF32, {4}},
+                       i = {DType::kI32, {4}};
+  EXPECT_TRUE(breaks("C4", kGroupNorm, {x, bad, good}, {kEps, std::int64_t{2}}));
+  EXPECT_TRUE(breaks("C4", kGroupNorm, {x, good, bad}, {kEps, std::int64_t{2}}));
+  EXPECT_TRUE(breaks("C4", kGroupNorm, {{DType::kI32, {1, 4}}, i, i}, {kEps, std::int64_t{2}}));
+}
+
+TEST(GroupNormVerify, C5_RejectsNegativeOrInfiniteEps) {
+  const ir::TensorType x = {DType::kF32, {1, 4, 2}}, w = {DType::kF32, {4}};
+  EXPECT_TRUE(breaks("C5", kGroupNorm, {x, w, w}, {-1.0f, std::int64_t{2}}));
+  EXPECT_TRUE(breaks("C5", kGroupNorm, {x, w, w}, {std::numeric_limits<float>::infinity(), std::int64_t{2}}));
+}
+
+TEST(GroupNormInfer, KeepsTheType) {
+  const ir::TensorType x = {DType::kF16, {1, 4, 2}}, w = {DType::kF16, {4}};
+  EXPECT_EQ(inferred(kGroupNorm, {x, w, w}, {kEps, std::int64_t{2}}), x);
+}
+
+TEST(GroupNormReference, NormalisesEachGroupOfChannels) {
+  Sheet sheet;
+  const ir::Value x = sheet.f32({1, 4, 2}, {1, 3, 5, 7, 0, 0, 0, 8});
+  const ir::Value w = sheet.f32({4}, {1, 2, 1, 1}), bias = sheet.f32({4}, {0, 0, 0, 10});
+  // Groups {1 3 5 7}: mean 4, variance 5; {0 0 0 8}: mean 2, variance 12.
+  const double a = 1 / std::sqrt(5.0 + 1), b = 1 / std::sqrt(12.0 + 1);
+  EXPECT_TRUE(near(sheet.run(ops::group_norm(sheet.builder, x, w, bias, 2, 1.0f)),
+                   {-3 * a, -a, 2 * a, 6 * a, -2 * b, -2 * b, -2 * b + 10, 6 * b + 10}, 1e-5));
+}
+
+/// As for layer_norm.
+OpCases group_norm_cases() {
+  return {kFloats,
+          [](Random& random, DType dtype) {
+            OneOp one(random);
+            const std::int64_t groups = random.pick<std::int64_t>({1, 2, 3, 4, 8, 16, 32});
+            const std::int64_t channels = groups * random.pick<std::int64_t>({1, 1, 2, 3, 4, 7});
+            const Shape positions = random.shape(0, 3, 300);
+            std::vector<std::int64_t> dims = {random.between(1, 3), channels};
+            dims.insert(dims.end(), positions.dims().begin(), positions.dims().end());
+            const float eps = random.pick({1e-6f, 1e-5f, 1e-2f});
+            io::HostTensor x =
+                random.normal({dtype, Shape(dims)}, random.pick({0.01, 1.0, 30.0}), random.pick({0.0, 2.0}));
+            const double scale = normalisation_scale(x, channels / groups * positions.numel(), eps);
+            const ir::Value value = one.input(std::move(x));
+            const ir::Value w = one.weight(random.uniform({dtype, {channels}}, -1, 1));
+            const ir::Value bias = one.weight(random.uniform({dtype, {channels}}, -1, 1));
+            return one.finish(ops::group_norm(one.builder, value, w, bias, groups, eps), scale);
+          },
+          [](DType dtype) -> Tolerance {
+            return {.relative = dtype == DType::kF32 ? 1e-6 : one_ulp(dtype), .of_scale = 1e-6};
+          }};
+}
+
+}  // namespace dif::conformance

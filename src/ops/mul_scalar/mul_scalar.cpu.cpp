@@ -1,0 +1,29 @@
+#include "backends/cpu/pointwise.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/mul_scalar/mul_scalar.cpu.cpp"
+#include "hwy/foreach_target.h"
+#include "backends/cpu/pointwise-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dif::cpu::HWY_NAMESPACE {
+
+static void mul_scalar_block(const PointwiseBlock& block) {
+  const VF value = hn::Set(F(), block.value);
+  map_block(block, [value](VF x) { return hn::Mul(x, value); });
+}
+
+}  // namespace dif::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dif::cpu {
+
+HWY_EXPORT(mul_scalar_block);
+
+MakeResult make_mul_scalar(const KernelRequest& request) {
+  return make_pointwise(request, HWY_DYNAMIC_DISPATCH(mul_scalar_block), request.op->f32("value"));
+}
+
+}  // namespace dif::cpu
+#endif
