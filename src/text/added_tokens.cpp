@@ -100,6 +100,8 @@ const AddedToken* AddedTokenFinder::match_at(std::string_view text, std::size_t 
 Status AddedTokenFinder::split(std::string_view text,
                                const std::function<Status(const Piece&)>& visit) const {
   std::size_t done = 0;
+  std::size_t space_end =
+      0;  // of the white space last taken along; a match that ends before it ends inside it
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* token = starts_[static_cast<unsigned char>(text[at])] ? match_at(text, at) : nullptr;
     if (token == nullptr) {
@@ -111,10 +113,13 @@ Status AddedTokenFinder::split(std::string_view text,
     at = end;
     if (token->single_word && (word_before(text, begin) || word_after(text, end))) continue;
     if (token->lstrip) begin = skip_space_back(text, begin, done);
-    if (token->rstrip) end = skip_space(text, end);
+    if (token->rstrip) {
+      if (end >= space_end) space_end = skip_space(text, end);
+      end = space_end;
+    }
     if (begin > done) DIF_TRY(visit({std::nullopt, text.substr(done, begin - done)}));
     DIF_TRY(visit({token->id, text.substr(begin, end - begin)}));
-    done = at = end;
+    done = end;  // the next match may start before it, in the white space that was taken along
   }
   if (done < text.size()) return visit({std::nullopt, text.substr(done)});
   return ok();

@@ -37,8 +37,9 @@ class AddedTokenFinder {
   /// Pre: contents are distinct, not empty, and no longer than kMaxContentBytes.
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
-  /// Calls `visit` for the pieces of `text` in order; together they are the whole text, none is empty.
-  /// Stops at the first error and returns it. Pre: `text` is well-formed UTF-8.
+  /// Calls `visit` for the pieces of `text` in order, none of them empty; together they cover the text, and
+  /// overlap only where a token starts in white space taken along. Stops at the first error and returns it.
+  /// Pre: `text` is well-formed UTF-8.
   Status split(std::string_view text, const std::function<Status(const Piece&)>& visit) const;
 
   static constexpr std::size_t kMaxContentBytes = 512;
