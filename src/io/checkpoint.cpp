@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -79,8 +80,8 @@ bool holds_tensor(const SafetensorsFile& shard, std::string_view name) {
          std::any_of(unusable.begin(), unusable.end(), [&](const auto& entry) { return entry.name == name; });
 }
 
-std::vector<std::string> all_names(const SafetensorsFile& shard) {
-  std::vector<std::string> names;
+std::vector<std::string_view> all_names(const SafetensorsFile& shard) {
+  std::vector<std::string_view> names;
   for (const TensorRef& tensor : shard.tensors()) names.push_back(tensor.name);
   for (const SafetensorsEntry& entry : shard.unusable()) names.push_back(entry.name);
   return names;
@@ -128,23 +129,27 @@ Result<std::vector<SafetensorsFile>> open_shards(const fs::path& index_path,
 /// The index and the shards must tell the same story. Pre: shards are in the order of `names`.
 Status check_index(const SafetensorsIndex& index, const std::string& source,
                    const std::set<std::string>& names, const std::vector<SafetensorsFile>& shards) {
-  std::unordered_map<std::string_view, const SafetensorsFile*> by_file;
+  std::unordered_map<std::string_view, std::unordered_set<std::string_view>> held;
+  std::uint64_t total = 0;
   std::size_t i = 0;
-  for (const std::string& name : names) by_file.emplace(name, &shards[i++]);
+  for (const std::string& name : names) {
+    const std::vector<std::string_view> tensors = all_names(shards[i]);
+    held[name] = {tensors.begin(), tensors.end()};
+    total += tensor_bytes(shards[i++]);
+  }
 
   std::vector<std::string> absent, extra;
   std::unordered_map<std::string_view, std::string_view> shard_of;
   for (const auto& [tensor, shard] : index.weight_map) {
     shard_of.emplace(tensor, shard);
-    if (!holds_tensor(*by_file.at(shard), tensor))
+    if (!held.at(shard).contains(tensor))
       absent.push_back(fmt::format("tensor \"{}\" is not in shard {}", printable(tensor), printable(shard)));
   }
   if (!absent.empty()) return tl::unexpected<Error>(problem_list(source, absent));
 
-  std::uint64_t total = 0;
-  for (const auto& [name, shard] : by_file) total += tensor_bytes(*shard);
+  i = 0;
   for (const std::string& name : names) {
-    for (const std::string& tensor : all_names(*by_file.at(name))) {
+    for (const std::string_view tensor : all_names(shards[i++])) {
       const auto at = shard_of.find(tensor);
       if (at == shard_of.end())
         extra.push_back(fmt::format("shard {} has tensor \"{}\", which the index does not name",

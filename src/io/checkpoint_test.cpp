@@ -1,5 +1,6 @@
 #include "io/checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -169,6 +170,13 @@ TEST(Checkpoint, RefusesADamagedIndex) {
   refused(R"({"weight_map": {"a": 1}})", "key weight_map.a: expected a string");
   refused(R"({"weight_map": {"a": ""}})", "empty shard name");
   refused(R"({"weight_map": {"a": "m", "a": "m"}})", "twice");
+}
+
+TEST(SafetensorsIndex, CountsAHundredThousandProblemsWithoutAHang) {
+  std::string map = "\"a\": 1";
+  for (int i = 1; i < 100'000; ++i) map += fmt::format(", \"{}\": {}", i, i);
+  expect_refused(parse_safetensors_index("{\"weight_map\": {" + map + "}}", "x"), ErrorCode::kInvalidInput,
+                 {"x has 100000 problems", "and 99990 more"});
 }
 
 TEST(Checkpoint, SaysWhatAFolderLacks) {

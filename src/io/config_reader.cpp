@@ -36,28 +36,36 @@ std::string integer_text(IntegerRange range) {
 
 }  // namespace
 
-Error problem_list(std::string_view source, const std::vector<std::string>& problems) {
-  if (problems.size() == 1)
-    return {ErrorCode::kInvalidInput, fmt::format("{}: {}", source, problems.front())};
+Error problem_list(std::string_view source, const std::vector<std::string>& problems, std::size_t total) {
+  total = std::max(total, problems.size());
+  if (total == 1) return {ErrorCode::kInvalidInput, fmt::format("{}: {}", source, problems.front())};
   const std::size_t listed = std::min(problems.size(), kListedProblems);
+  const auto end = problems.begin() + static_cast<std::ptrdiff_t>(listed);
   std::string text =
-      fmt::format("{} has {} problems: {}", source, problems.size(),
-                  fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(listed), "; "));
-  if (listed < problems.size()) text += fmt::format("; and {} more", problems.size() - listed);
+      fmt::format("{} has {} problems: {}", source, total, fmt::join(problems.begin(), end, "; "));
+  if (listed < total) text += fmt::format("; and {} more", total - listed);
   return {ErrorCode::kInvalidInput, std::move(text)};
 }
 
+/// Only the problems that will be listed are kept: a hostile file may have a million.
 struct ConfigReader::Problems {
   std::string source;
   std::vector<std::string> list;
+  std::size_t total = 0;
+
+  void add(std::string text) {
+    if (std::find(list.begin(), list.end(), text) != list.end()) return;
+    ++total;
+    if (list.size() < kListedProblems) list.push_back(std::move(text));
+  }
 };
 
 ConfigReader::ConfigReader(const JsonDocument& document)
-    : problems_(std::make_shared<Problems>(Problems{document.source(), {}})) {
+    : problems_(std::make_shared<Problems>(Problems{document.source(), {}, 0})) {
   if (document.value().is_object()) {
     object_ = &document.value();
   } else {
-    problems_->list.push_back(fmt::format("expected a JSON object, found {}", found_text(document.value())));
+    problems_->add(fmt::format("expected a JSON object, found {}", found_text(document.value())));
   }
 }
 
@@ -91,9 +99,7 @@ std::vector<std::string> ConfigReader::keys() const {
 }
 
 void ConfigReader::problem(std::string_view key, std::string_view expected, std::string_view found) {
-  std::string text = fmt::format("key {}: expected {}, found {}", full_key(key), expected, found);
-  auto& list = problems_->list;
-  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(std::move(text));
+  problems_->add(fmt::format("key {}: expected {}, found {}", full_key(key), expected, found));
 }
 
 const nlohmann::json* ConfigReader::require(std::string_view key, std::string_view expected) {
@@ -238,7 +244,7 @@ std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
 
 Status ConfigReader::finish() const {
   if (problems_->list.empty()) return ok();
-  return tl::unexpected<Error>(problem_list(problems_->source, problems_->list));
+  return tl::unexpected<Error>(problem_list(problems_->source, problems_->list, problems_->total));
 }
 
 }  // namespace dif::io

@@ -110,9 +110,9 @@ class ConfigReader {
   std::shared_ptr<Problems> problems_;
 };
 
-/// Several problems of one file as one message: "FILE has N problems: a; b; c; and 7 more" (up to 10 are
-/// listed). Pre: problems is not empty.
-Error problem_list(std::string_view source, const std::vector<std::string>& problems);
+/// Several problems of one file as one message: "FILE has 17 problems: a; b; c; and 7 more" (up to 10 are
+/// listed). `total` counts them when `problems` holds only the first. Pre: problems is not empty.
+Error problem_list(std::string_view source, const std::vector<std::string>& problems, std::size_t total = 0);
 
 /// The document as text (2 spaces of indent, keys in insertion order, a final newline); invalid UTF-8 is
 /// replaced.
