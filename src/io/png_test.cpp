@@ -67,6 +67,18 @@ TEST(Png, PixelsComeBack) {
   }
 }
 
+TEST(Png, EveryCompressionLevelKeepsThePixels) {
+  const Image image = gradient(64, 64, 3);
+  std::size_t bytes = image.pixels.size() * 2;
+  for (const int level : {0, 1, 9}) {
+    const auto file = encode_png(image, {}, {.compression = level});
+    ASSERT_TRUE(file);
+    EXPECT_EQ(decode_png(*file, "a.png")->pixels, image.pixels);
+    EXPECT_LT(file->size(), bytes) << level;
+    bytes = file->size();
+  }
+}
+
 TEST(Png, ChannelsCanBeAskedFor) {
   const auto grey = encode_png(gradient(2, 1, 1));
   EXPECT_EQ(decode_png(*grey, "g", {.channels = 3})->pixels, (std::vector<std::uint8_t>{0, 0, 0, 7, 7, 7}));
