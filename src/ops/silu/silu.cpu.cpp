@@ -11,10 +11,16 @@ namespace dif::cpu::HWY_NAMESPACE {
 static void silu_block(const PointwiseBlock& block) {
   map_block(block, [](VF x) {
     const F d;
-    // In terms of exp(-|x|), which cannot overflow: x e^x / (1 + e^x) below zero.
-    const VF e = exp_nonpositive(d, hn::Neg(hn::Abs(x)));
-    const VF numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, e), x);
-    return hn::Div(numerator, hn::Add(hn::Set(d, 1.0f), e));
+    // In terms of e = exp(-|x|), which cannot overflow: x e / (1 + e) below zero. There x is multiplied in before
+    // the powers of two, since e may be too small for f32 where the result is not.
+    const VF least = hn::Set(d, -104.0f);
+    const VF t = hn::Neg(hn::Abs(x));
+    const ExpParts parts = exp_parts(d, hn::IfThenElse(hn::Lt(t, least), least, t));
+    const VF e = hn::Mul(hn::Mul(parts.fraction, parts.first), parts.second);
+    // Zero where it underflows, but NaN for minus infinity.
+    const VF second = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -110.0f)), parts.second);
+    const VF negative = hn::Mul(hn::Mul(hn::Mul(x, parts.fraction), parts.first), second);
+    return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), negative, x), hn::Add(hn::Set(d, 1.0f), e));
   });
 }
 
