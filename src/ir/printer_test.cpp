@@ -62,7 +62,7 @@ TEST(Printer, PrintsOneOperation) {
 
 TEST(Printer, NamesValuesByNumberWhereTheirNameIsNotUnique) {
   Program program = test::sample_program();
-  program.values[2].name = "x";
+  program.values[2].name = program.values[0].name;
   EXPECT_EQ(op_text(program, 0), "%4 = linear(%0, %2, %blocks.0.b) : bf16[1, 5, 8]");
 }
 
@@ -86,7 +86,7 @@ TEST(ProgramParser, ReadsWhatThePrinterWrote) {
 
 TEST(ProgramParser, ReadsNamesThatAreNumbersOrNotUnique) {
   Program program = test::sample_program();
-  program.values[0].name = "4";
+  program.values[0].name = std::string("4");
   program.values[1].name = "blocks.0.w";
   program.values[3].name = "a \"b\\ # = (";
   const auto parsed = test::parse_program(to_text(program));
