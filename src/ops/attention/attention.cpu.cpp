@@ -9,11 +9,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/attention.cpu.cpp"
-#include "hwy/foreach_target.h"
 #include "backends/cpu/transpose-inl.h"
+#include "hwy/foreach_target.h"
 
-// Keys stream past a group of queries that stay in the cache; the softmax is kept as a running maximum and sum
-// (Milakov & Gimelshein 2018). Everything is transposed, with queries along the vector lanes:
+// Keys stream past a group of queries that stay in the cache; the softmax is kept as a running maximum and
+// sum (Milakov & Gimelshein 2018). Everything is transposed, with queries along the vector lanes:
 //   S^T [keys, queries] = K . Q^T        O^T [width, queries] = V^T . P^T
 // so that K and V are read as they lie, one element broadcast at a time, and the softmax runs down the lanes.
 
@@ -64,10 +64,11 @@ static std::int64_t row_stride(std::int64_t columns) {
   return static_cast<std::int64_t>(align_up(static_cast<std::size_t>(columns), 16)) + 16;
 }
 
-/// c[r][panel] = (first ? 0 : c[r][panel] * factor[panel]) + sum over i < n of a[r * row + i * step] * b[i][panel]
+/// c[r][panel] = (first ? 0 : c[r][panel] * factor[panel]) + sum over i < n of a[r * row + i * step] *
+/// b[i][panel]
 template <std::int64_t rows, bool first>
-HWY_INLINE void multiply_rows(const float* HWY_RESTRICT a, std::int64_t row, std::int64_t step, std::int64_t n,
-                              const float* HWY_RESTRICT b, const float* HWY_RESTRICT factor,
+HWY_INLINE void multiply_rows(const float* HWY_RESTRICT a, std::int64_t row, std::int64_t step,
+                              std::int64_t n, const float* HWY_RESTRICT b, const float* HWY_RESTRICT factor,
                               float* HWY_RESTRICT c) {
   const F d;
   VF sums[rows][kVectors];
@@ -209,7 +210,8 @@ class AttentionTask {
     const std::int64_t key_head = head_ / (run_.heads / run_.key_heads);
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t row = (batch_ * run_.n_keys + key(begin + i)) * run_.key_heads + key_head;
-      map(static_cast<std::size_t>(columns), to + i * stride, [](VF v) { return v; },
+      map(
+          static_cast<std::size_t>(columns), to + i * stride, [](VF v) { return v; },
           static_cast<const T*>(from) + row * columns);
     }
   }
@@ -222,7 +224,8 @@ class AttentionTask {
       if (first) std::fill_n(sums, run_.width * kPanel, 0.0f);
       return;
     }
-    multiply<true>(n, keys_, depth_stride_, 1, run_.depth, queries_ + p * run_.depth * kPanel, nullptr, scores_);
+    multiply<true>(n, keys_, depth_stride_, 1, run_.depth, queries_ + p * run_.depth * kPanel, nullptr,
+                   scores_);
     if (run_.causal && key(begin + n - 1) > query) mask_scores(begin, n, query);
     softmax(n, max_ + p * kPanel, total_ + p * kPanel);
     if (first) {
@@ -295,8 +298,7 @@ class AttentionTask {
       float* const sums = sums_ + p * run_.width * kPanel;
       for (std::int64_t at = 0; at < kPanel; at += static_cast<std::int64_t>(kLanes)) {
         const VF total = hn::Load(d, total_ + p * kPanel + at);
-        const VF inverse =
-            hn::IfThenZeroElse(hn::Eq(total, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), total));
+        const VF inverse = hn::IfThenZeroElse(hn::Eq(total, hn::Zero(d)), hn::Div(hn::Set(d, 1.0f), total));
         for (std::int64_t c = 0; c < run_.width; ++c)
           hn::Store(hn::Mul(hn::Load(d, sums + c * kPanel + at), inverse), d, sums + c * kPanel + at);
       }

@@ -23,8 +23,8 @@ using runtime::KernelArgs;
 using Tag = memory::format_tag;
 
 constexpr std::size_t kAlignment = 64;
-/// Bytes of blocked input and output that one call may have: it bounds the workspace, and between the change of
-/// layout and the convolution they stay in the cache.
+/// Bytes of blocked input and output that one call may have: it bounds the workspace, and between the change
+/// of layout and the convolution they stay in the cache.
 constexpr std::int64_t kBandBytes = 8 << 20;
 
 /// A layout of activations that block_channels makes; width 0 means that all channels are innermost.
@@ -218,15 +218,14 @@ class Conv2d final : public runtime::Kernel {
       from = reinterpret_cast<const std::byte*>(upcast.data());
     }
     const memory::desc plain(weight_dims(), weights_.data_type(), g_.groups == 1 ? Tag::oihw : Tag::goihw);
-    memory source(plain, onednn_engine(), const_cast<std::byte*>(from)), target(weights_, onednn_engine(), to);
+    memory source(plain, onednn_engine(), const_cast<std::byte*>(from)),
+        target(weights_, onednn_engine(), to);
     dnnl::reorder(source, target).execute(onednn_stream(), source, target);
     onednn_stream().wait();
   }
 
   /// Whether a band lies in the caller's tensors as oneDNN reads or writes it.
-  bool in_place(std::int64_t width) const {
-    return width == 1 && bands_.size() == 1 && storage_ == compute_;
-  }
+  bool in_place(std::int64_t width) const { return width == 1 && bands_.size() == 1 && storage_ == compute_; }
 
   void run_band(const KernelArgs& args, std::byte* workspace, std::byte* weights, std::int64_t image,
                 const Band& band) {
@@ -238,7 +237,8 @@ class Conv2d final : public runtime::Kernel {
                          static_cast<std::size_t>((image * g_.co * g_.ho + band.out_first) * g_.wo) * size;
     std::byte* const in = in_place(in_width_) ? x : workspace + in_at_;
     std::byte* const out = in_place(out_width_) ? y : workspace + out_at_;
-    if (in != x) block_channels({g_.ci, band.in_rows * g_.w, g_.h * g_.w}, storage_, x, in_width_, compute_, in);
+    if (in != x)
+      block_channels({g_.ci, band.in_rows * g_.w, g_.h * g_.w}, storage_, x, in_width_, compute_, in);
     dnnl::engine& engine = onednn_engine();
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, memory(call.in, engine, in)},
@@ -302,8 +302,8 @@ MakeResult make(const KernelRequest& request, DType compute) {
 MakeResult make_onednn_conv2d(const KernelRequest& request) {
   const DType dtype = request.op->in(0).dtype;
   if (dtype == DType::kF16) return runtime::declined("oneDNN has no f16 convolution");
-  if (dtype == DType::kBF16 && default_dtype() != DType::kBF16)
-    return runtime::declined("this processor does not multiply bf16 (needs avx512_bf16 or amx)");
+  if (dtype == DType::kBF16 && !multiplies_bf16())
+    return runtime::declined("oneDNN does not multiply bf16 here (needs avx512_bf16 or amx)");
   return make(request, dtype);
 }
 

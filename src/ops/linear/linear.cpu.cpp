@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
@@ -17,12 +18,13 @@ namespace dif::cpu {
 namespace {
 
 using dnnl::memory;
+using Tag = memory::format_tag;
 using runtime::BufferView;
 using runtime::KernelArgs;
 
 constexpr std::size_t kAlignment = 64;
-/// Rows of x that one call takes where oneDNN would split sums by the number of threads.
-constexpr std::int64_t kSerialRows = 96;
+/// Rows of x and columns of y that one call takes where oneDNN would split sums by the number of threads.
+constexpr std::int64_t kSerialRows = 96, kSerialColumns = 256;
 /// Rows of a weight matrix that are upcast at a time.
 constexpr std::int64_t kUpcastRows = 512;
 
@@ -79,67 +81,70 @@ class Linear final : public runtime::Kernel {
       y = workspace + y_at_;
     }
     if (has_bias_) bias = bias_of(args, workspace);
-    DIF_TRY(onednn_guarded("a matrix product", [&] {
-      if (weights_packed_) {
-        w = packed_.data();
-      } else if (needs_packing()) {
-        pack(w, workspace + weights_at_);
-        w = workspace + weights_at_;
-      }
-      execute(x, w, bias, y, workspace + scratch_at_);
-    }));
+    if (weights_packed_) {
+      w = packed_.data();
+    } else if (needs_packing()) {
+      DIF_TRY(onednn_guarded("packing weights", [&] { pack(w, workspace + weights_at_); }));
+      w = workspace + weights_at_;
+    }
+    std::byte* const scratch = workspace + scratch_at_;
+    if (serial_) {
+      DIF_TRY(execute_in_blocks(x, w, bias, y, scratch));
+    } else {
+      DIF_TRY(onednn_guarded("a matrix product", [&] { execute(products_[0], x, w, bias, y, scratch); }));
+    }
     if (storage_ != compute_) convert(compute_, y, storage_, args.out[0].data<std::byte>(), m_ * n_);
     return ok();
   }
 
  private:
-  /// A primitive over some rows of x.
+  /// A primitive for some rows of x and some columns of y.
   struct Product {
-    std::int64_t rows = 0;
-    memory::desc x, bias, y;
+    std::int64_t rows = 0, columns = 0;
+    memory::desc x, w, bias, y;
     dnnl::matmul primitive;
     std::size_t scratch_bytes = 0;
   };
 
-  /// Fixes weights_ when it is still empty.
-  Product make_product(std::int64_t rows, std::string* implementation) {
+  Product make_product(std::int64_t rows, std::int64_t columns, Tag weights, std::string* implementation) {
     const auto type = onednn_type(compute_);
-    const auto ab = memory::format_tag::ab;
     Product p;
     p.rows = rows;
-    p.x = memory::desc({rows, k_}, type, ab);
-    p.y = memory::desc({rows, n_}, type, ab);
-    if (has_bias_) p.bias = memory::desc({1, n_}, memory::data_type::f32, ab);
-    const memory::desc w =
-        weights_.is_zero() ? memory::desc({k_, n_}, type, memory::format_tag::any) : weights_;
+    p.columns = columns;
+    p.x = memory::desc({rows, k_}, type, Tag::ab);
+    p.w = memory::desc({k_, columns}, type, weights);
+    p.y = memory::desc({rows, columns}, type, memory::dims{n_, 1});
+    if (has_bias_) p.bias = memory::desc({1, columns}, memory::data_type::f32, Tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::matmul::desc what =
-        has_bias_ ? dnnl::matmul::desc(p.x, w, p.bias, p.y) : dnnl::matmul::desc(p.x, w, p.y);
+        has_bias_ ? dnnl::matmul::desc(p.x, p.w, p.bias, p.y) : dnnl::matmul::desc(p.x, p.w, p.y);
     const dnnl::matmul::primitive_desc how(what, attributes, onednn_engine());
     p.primitive = dnnl::matmul(how);
     p.scratch_bytes = how.scratchpad_desc().get_size();
-    if (weights_.is_zero()) weights_ = how.weights_desc();
-    *implementation = how.impl_info_str();
+    p.w = how.weights_desc();
+    if (implementation != nullptr) *implementation = how.impl_info_str();
     return p;
   }
 
   void make_primitives() {
     std::string implementation;
-    products_.push_back(make_product(m_, &implementation));
+    products_.push_back(make_product(m_, n_, Tag::any, &implementation));
+    weights_ = products_[0].w;
     // Outside its brgemm kernels oneDNN may split the sum over K by the number of threads. There each call is
-    // given to one thread, with rows in blocks fixed by shape.
+    // given to one thread, and the result is cut into blocks by shape.
     serial_ = implementation.rfind("brg", 0) != 0;
     if (!serial_) return;
     products_.clear();
-    weights_ = memory::desc({k_, n_}, onednn_type(compute_), memory::format_tag::ba);
-    const std::int64_t rows = std::min(m_, kSerialRows);
-    products_.push_back(make_product(rows, &implementation));
-    if (m_ % rows != 0) products_.push_back(make_product(m_ % rows, &implementation));
+    weights_ = plain_weights(n_);
+    const OneThread one_thread;
+    for (const std::int64_t rows : {std::min(m_, kSerialRows), m_ % kSerialRows})
+      for (const std::int64_t columns : {std::min(n_, kSerialColumns), n_ % kSerialColumns})
+        if (rows != 0 && columns != 0) products_.push_back(make_product(rows, columns, Tag::ba, nullptr));
   }
 
   memory::desc plain_weights(std::int64_t rows) const {
-    return memory::desc({k_, rows}, onednn_type(compute_), memory::format_tag::ba);
+    return memory::desc({k_, rows}, onednn_type(compute_), Tag::ba);
   }
 
   bool needs_packing() const { return storage_ != compute_ || weights_ != plain_weights(n_); }
@@ -177,37 +182,51 @@ class Linear final : public runtime::Kernel {
     return bias;
   }
 
-  void execute_rows(const Product& product, std::byte* x, std::byte* w, const float* bias, std::byte* y,
-                    std::byte* scratch) const {
+  void execute(const Product& product, std::byte* x, std::byte* w, const float* bias, std::byte* y,
+               std::byte* scratch) const {
     dnnl::engine& engine = onednn_engine();
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, memory(product.x, engine, x)},
-        {DNNL_ARG_WEIGHTS, memory(weights_, engine, w)},
+        {DNNL_ARG_WEIGHTS, memory(product.w, engine, w)},
         {DNNL_ARG_DST, memory(product.y, engine, y)},
         {DNNL_ARG_SCRATCHPAD,
-         memory({{static_cast<memory::dim>(product.scratch_bytes)}, memory::data_type::u8,
-                 memory::format_tag::a},
-                engine, scratch)}};
+         memory({{static_cast<memory::dim>(product.scratch_bytes)}, memory::data_type::u8, Tag::a}, engine,
+                scratch)}};
     if (bias != nullptr)
       arguments.emplace(DNNL_ARG_BIAS, memory(product.bias, engine, const_cast<float*>(bias)));
     product.primitive.execute(onednn_stream(), arguments);
+    onednn_stream().wait();
   }
 
-  void execute(std::byte* x, std::byte* w, const float* bias, std::byte* y, std::byte* scratch) const {
-    if (!serial_) {
-      execute_rows(products_[0], x, w, bias, y, scratch);
-      onednn_stream().wait();
-      return;
+  const Product& product_of(std::int64_t rows, std::int64_t columns) const {
+    return *std::ranges::find_if(
+        products_, [&](const Product& p) { return p.rows == rows && p.columns == columns; });
+  }
+
+  /// Error: Internal, when oneDNN refuses one of the blocks.
+  Status execute_in_blocks(std::byte* x, std::byte* w, const float* bias, std::byte* y, std::byte* scratch) const {
+    const std::int64_t row_blocks = ceil_div(m_, kSerialRows), column_blocks = ceil_div(n_, kSerialColumns);
+    const auto size = static_cast<std::int64_t>(dtype_size(compute_));
+    std::atomic<bool> failed = false;
+    const auto block_of = [&](std::int64_t block, int slot) {
+      const std::int64_t row = block / column_blocks * kSerialRows;
+      const std::int64_t column = block % column_blocks * kSerialColumns;
+      const Product& product =
+          product_of(std::min(kSerialRows, m_ - row), std::min(kSerialColumns, n_ - column));
+      const Status done = onednn_guarded("a block of a matrix product", [&] {
+        execute(product, x + row * k_ * size, w + column * k_ * size, bias == nullptr ? bias : bias + column,
+                y + (row * n_ + column) * size, scratch + static_cast<std::size_t>(slot) * scratch_slot_bytes_);
+      });
+      if (!done) failed = true;
+    };
+    if (row_blocks * column_blocks == 1) {
+      const OneThread one_thread;
+      block_of(0, 0);
+    } else {
+      for_blocks_balanced(row_blocks * column_blocks, scratch_slots_, block_of);
     }
-    const std::int64_t rows = products_[0].rows;
-    const std::size_t size = dtype_size(compute_);
-    for_blocks_balanced(ceil_div(m_, rows), scratch_slots_, [&](std::int64_t block, int slot) {
-      const std::int64_t first = block * rows;
-      const Product& product = first + rows <= m_ ? products_[0] : products_[1];
-      const auto at = [&](std::int64_t width) { return static_cast<std::size_t>(first * width) * size; };
-      execute_rows(product, x + at(k_), w, bias, y + at(n_),
-                   scratch + static_cast<std::size_t>(slot) * scratch_slot_bytes_);
-    });
+    if (failed) return fail(ErrorCode::kInternal, "oneDNN refused a block of a matrix product");
+    return ok();
   }
 
   void lay_out_workspace(bool constant_weights) {
@@ -233,7 +252,7 @@ class Linear final : public runtime::Kernel {
   const std::int64_t k_, n_, m_;
   const bool has_bias_;
 
-  std::vector<Product> products_;  ///< all rows, or a block of rows and the last block
+  std::vector<Product> products_;  ///< one, or one per size of block
   memory::desc weights_;
   bool serial_ = false;
   HostBuffer packed_;
@@ -258,12 +277,13 @@ MakeResult make(const KernelRequest& request, DType compute) {
 MakeResult make_onednn_linear(const KernelRequest& request) {
   const DType dtype = request.op->in(0).dtype;
   if (dtype == DType::kF16) return runtime::declined("oneDNN has no f16 product");
-  if (dtype == DType::kBF16 && default_dtype() != DType::kBF16)
-    return runtime::declined("this processor does not multiply bf16 (needs avx512_bf16 or amx)");
+  if (dtype == DType::kBF16 && !multiplies_bf16())
+    return runtime::declined("oneDNN does not multiply bf16 here (needs avx512_bf16 or amx)");
   return make(request, dtype);
 }
 
 MakeResult make_upcast_linear(const KernelRequest& request) {
+  if (request.op->in(0).dtype == DType::kF32) return runtime::declined("it is f32 already");
   return make(request, DType::kF32);
 }
 
