@@ -1,0 +1,213 @@
+#include "pipelines/program_bindings.h"
+
+#include <charconv>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "io/safetensors.h"
+#include "io/tensor_file.h"
+#include "ir/program_file.h"
+
+namespace dif {
+
+using ir::Program;
+using ir::ValueId;
+
+namespace {
+
+std::optional<ValueId> value_number(std::string_view id) {
+  if (id.starts_with('%')) id.remove_prefix(1);
+  ValueId number = 0;
+  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
+  if (error != std::errc() || end != id.data() + id.size()) return std::nullopt;
+  return number;
+}
+
+std::string list_inputs(const Program& program) {
+  std::vector<std::string> texts;
+  for (const ValueId id : program.inputs)
+    texts.push_back(fmt::format("{} (%{}) {}", program.values[id].name, id, program.type(id)));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string list_outputs(const Program& program) {
+  std::vector<std::string> texts;
+  for (const ir::Output& output : program.outputs)
+    texts.push_back(fmt::format("{} (%{}) {}", output.name, output.value, program.type(output.value)));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// --- integers ---------------------------------------------------------------------------------------------
+
+/// Calls body(T{}) with the C++ type of an integer dtype; false for other dtypes.
+template <class Body>
+bool with_integer(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::kI8:
+      return body(std::int8_t{}), true;
+    case DType::kU8:
+    case DType::kBool:
+      return body(std::uint8_t{}), true;
+    case DType::kI16:
+      return body(std::int16_t{}), true;
+    case DType::kU16:
+      return body(std::uint16_t{}), true;
+    case DType::kI32:
+      return body(std::int32_t{}), true;
+    case DType::kU32:
+      return body(std::uint32_t{}), true;
+    case DType::kI64:
+      return body(std::int64_t{}), true;
+    case DType::kU64:
+      return body(std::uint64_t{}), true;
+    default:
+      return false;
+  }
+}
+
+/// The same integers in another integer dtype; nothing when one does not fit or a dtype is no integer.
+std::optional<io::HostTensor> fit_integers(const io::HostTensor& from, DType dtype) {
+  io::HostTensor to(dtype, from.shape);
+  bool fits = true;
+  const bool integers = with_integer(from.dtype, [&]<class From>(From) {
+    fits = with_integer(dtype,
+                        [&]<class To>(To) {
+                          const std::span source(reinterpret_cast<const From*>(from.data.data()),
+                                                 from.data.size() / sizeof(From));
+                          auto* target = reinterpret_cast<To*>(to.data.data());
+                          for (const From value : source) {
+                            fits &= std::in_range<To>(value) &&
+                                    (dtype != DType::kBool || value == 0 || value == 1);
+                            *target++ = static_cast<To>(value);
+                          }
+                        }) &&
+           fits;
+  });
+  if (!integers || !fits) return std::nullopt;
+  return to;
+}
+
+Result<io::HostTensor> fit_input(const ir::ValueInfo& input, io::HostTensor tensor, const std::string& file) {
+  const ir::TensorType found = {tensor.dtype, tensor.shape};
+  if (found == input.type) return tensor;
+  if (found.shape == input.type.shape)
+    if (auto fitted = fit_integers(tensor, input.type.dtype)) return std::move(*fitted);
+  const bool cast_helps = is_floating(found.dtype) && is_floating(input.type.dtype);
+  return invalid_input("input {}: {} is {}, the program wants {}{}", input.name, file, found, input.type,
+                       cast_helps ? "; difcast converts it" : "");
+}
+
+}  // namespace
+
+Result<TensorArgument> parse_tensor_argument(std::string_view option, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size())
+    return invalid_input("{} {}: expected ID=FILE, where FILE is x.diftensor or shard.safetensors::TENSOR",
+                         option, text);
+  return TensorArgument{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+}
+
+Result<ValueId> find_value(const Program& program, std::string_view id) {
+  for (const ir::Provenance::Boundary& boundary : program.provenance.boundaries)
+    if (boundary.name == id) return boundary.value;
+  for (const ir::Output& output : program.outputs)
+    if (output.name == id) return output.value;
+  for (ValueId value = 0; value < program.values.size(); ++value)
+    if (program.values[value].name == id && !id.empty()) return value;
+  const auto number = value_number(id);
+  if (number && *number < program.values.size()) return *number;
+  if (number)
+    return invalid_input("program {} has no value %{}; the last one is %{}", program.name, *number,
+                         program.values.size() - 1);
+  return invalid_input("program {} has no value, boundary, input or output named {}", program.name, id);
+}
+
+Result<std::size_t> find_input(const Program& program, std::string_view id) {
+  for (std::size_t i = 0; i < program.inputs.size(); ++i)
+    if (program.values[program.inputs[i]].name == id) return i;
+  const auto number = value_number(id);
+  for (std::size_t i = 0; i < program.inputs.size(); ++i)
+    if (number && program.inputs[i] == *number) return i;
+  return invalid_input("program {} has no input {}; its inputs: {}", program.name, id, list_inputs(program));
+}
+
+Result<std::size_t> find_output(const Program& program, std::string_view id) {
+  for (std::size_t i = 0; i < program.outputs.size(); ++i)
+    if (program.outputs[i].name == id) return i;
+  const auto number = value_number(id);
+  for (std::size_t i = 0; i < program.outputs.size(); ++i)
+    if (number && program.outputs[i].value == *number) return i;
+  return invalid_input(
+      "program {} has no output {}; its outputs: {}; difc expose-tensors makes any value an output",
+      program.name, id, list_outputs(program));
+}
+
+Result<std::vector<io::HostTensor>> read_inputs(const Program& program,
+                                                const std::vector<TensorArgument>& arguments) {
+  std::vector<std::optional<io::HostTensor>> found(program.inputs.size());
+  for (const TensorArgument& argument : arguments) {
+    DIF_ASSIGN(const std::size_t index, find_input(program, argument.id));
+    const ir::ValueInfo& input = program.values[program.inputs[index]];
+    if (found[index]) return invalid_input("input {} is bound twice", input.name);
+    DIF_ASSIGN(io::HostTensor tensor, io::read_tensor_operand(argument.file));
+    DIF_ASSIGN(found[index], fit_input(input, std::move(tensor), argument.file));
+  }
+  std::vector<std::string> missing;
+  std::vector<io::HostTensor> tensors;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i]) {
+      tensors.push_back(std::move(*found[i]));
+    } else {
+      const ir::ValueInfo& input = program.values[program.inputs[i]];
+      missing.push_back(fmt::format("{} {}", input.name, input.type));
+    }
+  }
+  if (!missing.empty())
+    return invalid_input("program {} needs --input ID=FILE for {}", program.name, fmt::join(missing, ", "));
+  return tensors;
+}
+
+Status store_tensors(const std::vector<TensorToStore>& tensors) {
+  std::set<std::string> targets;
+  std::map<std::string, std::vector<io::TensorToWrite>> archives;
+  for (const TensorToStore& entry : tensors) {
+    if (!targets.insert(entry.file).second)
+      return invalid_input("two tensors would be written to {}", entry.file);
+    const std::size_t separator = entry.file.find("::");
+    if (separator == std::string::npos) continue;
+    const io::HostTensor& tensor = *entry.tensor;
+    archives[entry.file.substr(0, separator)].push_back(
+        {entry.file.substr(separator + 2), tensor.dtype, tensor.shape, tensor.bytes()});
+  }
+  for (const TensorToStore& entry : tensors)
+    if (entry.file.find("::") == std::string::npos) DIF_TRY(io::write_tensor_file(entry.file, *entry.tensor));
+  for (const auto& [path, entries] : archives) DIF_TRY(io::write_safetensors(path, entries));
+  return ok();
+}
+
+Result<std::vector<runtime::ConstantBinding>> bind_constants(const Program& program,
+                                                             const io::WeightBundle& bundle) {
+  const std::string fingerprint = ir::fingerprint(program);
+  if (bundle.record().program != fingerprint)
+    return invalid_input("{}: sealed for the program with fingerprint {}..., this one has {}...",
+                         bundle.path().string(), bundle.record().program.substr(0, 12),
+                         fingerprint.substr(0, 12));
+  std::vector<runtime::ConstantBinding> constants;
+  for (const ValueId id : program.constants) {
+    const ir::ValueInfo& value = program.values[id];
+    DIF_ASSIGN(const io::TensorRef* tensor, bundle.require(value.name));
+    const ir::TensorType found = {tensor->dtype, tensor->shape};
+    if (found != value.type)
+      return invalid_input("{}: constant {} is {}, the program wants {}", bundle.path().string(), value.name,
+                           found, value.type);
+    constants.push_back({tensor->data, tensor->bytes, tensor->fd, tensor->file_offset});
+  }
+  return constants;
+}
+
+}  // namespace dif

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dif/status.h"
+#include "io/host_tensor.h"
+#include "io/weight_bundle.h"
+#include "ir/program.h"
+#include "runtime/session.h"
+
+/// What a command line binds to a program: tensors as ID=FILE, constants by a sealed bundle.
+namespace dif {
+
+/// One ID=FILE. ID is the name of an input or output, or the number of its value ("7" or "%7"); a name wins.
+struct TensorArgument {
+  std::string id;
+  std::string file;  ///< FILE.diftensor or FILE.safetensors::NAME
+};
+
+/// Errors: InvalidInput (no '=', an empty side). `option` is for the message.
+Result<TensorArgument> parse_tensor_argument(std::string_view option, std::string_view text);
+
+/// The value that `id` names: its number, or a boundary of the provenance (a module path), an input's, a
+/// constant's or an output's name. Errors: InvalidInput.
+Result<ir::ValueId> find_value(const ir::Program& program, std::string_view id);
+/// Position in program.inputs or program.outputs. Errors: InvalidInput, listing what there is.
+Result<std::size_t> find_input(const ir::Program& program, std::string_view id);
+Result<std::size_t> find_output(const ir::Program& program, std::string_view id);
+
+/// A tensor for each input, in the program's order. An integer tensor is brought to the input's integer type
+/// when every element fits. Errors: InvalidInput naming the input (bound twice, missing, another type),
+/// NotFound, Io.
+Result<std::vector<io::HostTensor>> read_inputs(const ir::Program& program,
+                                                const std::vector<TensorArgument>& arguments);
+
+/// Writes tensors to FILE.diftensor or FILE.safetensors::NAME; those of one safetensors file together.
+/// Errors: InvalidInput (a target twice), Io.
+struct TensorToStore {
+  std::string file;
+  const io::HostTensor* tensor = nullptr;
+};
+Status store_tensors(const std::vector<TensorToStore>& tensors);
+
+/// The program's constants in its order. Errors: InvalidInput (the bundle was sealed for another program, a
+/// constant is missing or has another type), naming the bundle.
+Result<std::vector<runtime::ConstantBinding>> bind_constants(const ir::Program& program,
+                                                             const io::WeightBundle& bundle);
+
+}  // namespace dif
