@@ -119,7 +119,9 @@ Result<BundleRecord> from_flatbuffer(const fbs::Bundle& bundle, std::string_view
                            source, printable(out.name), tensor->dtype(), tensor->shape()->size(),
                            kDTypeCount - 1, Shape::kMaxRank);
     out.dtype = static_cast<DType>(tensor->dtype());
-    const std::vector<std::int64_t> dims(tensor->shape()->begin(), tensor->shape()->end());
+    // Copied as bytes: the verifier lets a vector of 8-byte numbers start at a multiple of 4.
+    std::vector<std::int64_t> dims(tensor->shape()->size());
+    if (!dims.empty()) std::memcpy(dims.data(), tensor->shape()->Data(), 8 * dims.size());
     out.shape = Shape(std::span<const std::int64_t>(dims));
     out.shard = tensor->shard();
     out.offset = tensor->offset();
