@@ -7,6 +7,15 @@
 
 namespace dif::text {
 
+Result<PromptLayout> krea2_prompt(const Tokenizer& tokenizer, std::int64_t text_rows) {
+  PromptLayout layout{.chat = kQwen3VlDescribe, .suffix_after_padding = true};
+  DIF_ASSIGN(const std::vector<TokenId> prefix, tokenizer.encode(layout.chat.prefix));
+  DIF_ASSIGN(const std::vector<TokenId> suffix, tokenizer.encode(layout.chat.suffix));
+  layout.length =
+      text_rows + static_cast<std::int64_t>(prefix.size()) - static_cast<std::int64_t>(suffix.size());
+  return layout;
+}
+
 Result<EncodedPrompt> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt,
                                     const PromptLayout& layout) {
   if (layout.length < 1 || layout.length > kMaxPromptLength) {
@@ -36,6 +45,17 @@ Result<EncodedPrompt> encode_prompt(const Tokenizer& tokenizer, std::string_view
   result.n_kept = static_cast<std::int64_t>(kept + tail_ids.size());
   result.n_dropped = result.n_tokens - result.n_kept;
   return result;
+}
+
+std::vector<std::int32_t> mask_positions(const std::vector<std::int32_t>& mask) {
+  std::vector<std::int32_t> positions;
+  positions.reserve(mask.size());
+  std::int32_t seen = 0;
+  for (const std::int32_t visible : mask) {
+    seen += visible;
+    positions.push_back(std::max(seen - 1, 0));
+  }
+  return positions;
 }
 
 std::string truncation_warning(const EncodedPrompt& prompt) {

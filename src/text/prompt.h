@@ -20,6 +20,13 @@ struct PromptLayout {
   bool suffix_after_padding = false;
 };
 
+/// FLUX.2 klein.
+inline constexpr PromptLayout kFlux2Prompt{.chat = kQwen3EmptyThought};
+
+/// Krea 2: `text_rows` rows are left when the rows of the prefix are dropped (models.md, section 2.3: 541 =
+/// 512 + 34 - 5 with Qwen's vocabulary). Errors: those of Tokenizer::encode.
+Result<PromptLayout> krea2_prompt(const Tokenizer& tokenizer, std::int64_t text_rows = 512);
+
 struct EncodedPrompt {
   std::vector<std::int32_t> ids;   ///< [length], or [length + tokens of the suffix]
   std::vector<std::int32_t> mask;  ///< same shape; 1: a token, 0: padding
@@ -34,6 +41,9 @@ inline constexpr std::int64_t kMaxPromptLength = std::int64_t{1} << 20;
 /// pad token or lack one that the template needs, or the length is not from 1 to kMaxPromptLength.
 Result<EncodedPrompt> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt,
                                     const PromptLayout& layout);
+
+/// Rotary positions of Krea 2, same shape as the mask: max(cumsum(mask) - 1, 0); padding consumes none.
+std::vector<std::int32_t> mask_positions(const std::vector<std::int32_t>& mask);
 
 /// A sentence for the user when tokens were cut off; empty otherwise.
 std::string truncation_warning(const EncodedPrompt& prompt);

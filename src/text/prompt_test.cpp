@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "io/safetensors.h"
+#include "io/tensor_file.h"
+#include "text/prompt_files.h"
 #include "text/test_tokenizers.h"
 
 namespace dif::text {
@@ -24,7 +28,7 @@ std::vector<std::int32_t> integers(const io::SafetensorsFile& file, const std::s
   return values;
 }
 
-const PromptLayout kFlux2{.chat = kQwen3EmptyThought};
+constexpr PromptLayout kFlux2 = kFlux2Prompt;
 
 io::JsonDocument fixture_json(const std::string& name) {
   return must(io::JsonDocument::read(test::fixture("emoji-klein/" + name)));
@@ -124,6 +128,54 @@ TEST(Prompt, RefusesLengthsPromptsAndTokenizersThatCannotServe) {
   EXPECT_TRUE(contains(message_of(encode_prompt(small, "x", kFlux2)),
                        "no added token <|im_start|>, <|im_end|>, <think>, </think>, which"));
   EXPECT_TRUE(contains(message_of(encode_prompt(small, "x", {.chat = kVerbatim})), "names no pad_token"));
+}
+
+TEST(Prompt, Krea2LeavesTheAskedRowsAndItsPaddingConsumesNoPosition) {
+  const auto layout = must(krea2_prompt(bundled_tokenizer(), 20));
+  const auto prefix = must(bundled_tokenizer().encode(kQwen3VlDescribe.prefix));
+  const auto encoded = must(encode_prompt(bundled_tokenizer(), "red heart", layout));
+  EXPECT_EQ(encoded.ids.size(), prefix.size() + 20);
+  const auto positions = mask_positions(encoded.mask);
+  ASSERT_EQ(positions.size(), encoded.mask.size());
+  EXPECT_EQ(positions.front(), 0);
+  EXPECT_EQ(positions.back(), encoded.n_tokens - 1);
+  EXPECT_EQ(mask_positions({0, 1, 1, 0, 0, 1}), (std::vector<std::int32_t>{0, 0, 1, 1, 1, 2}));
+}
+
+/// Token counts of models.md, section 2.3.
+TEST(QwenTokenizer, GivesTheTokenCountsOfTheKrea2Template) {
+  const char* folder = std::getenv("DIF_QWEN_TOKENIZER");
+  if (folder == nullptr) GTEST_SKIP() << "DIF_QWEN_TOKENIZER names no folder with the tokenizer of Qwen3";
+  const Tokenizer tokenizer = must(load_tokenizer(folder));
+  EXPECT_EQ(must(tokenizer.encode(kQwen3VlDescribe.prefix)).size(), 34U);
+  EXPECT_EQ(must(tokenizer.encode(kQwen3VlDescribe.suffix)).size(), 5U);
+  EXPECT_EQ(must(krea2_prompt(tokenizer)).length, 541);
+}
+
+TEST(PromptFiles, HoldWhatWasEncoded) {
+  const test::ScratchDir dir;
+  const auto encoded = must(encode_prompt(bundled_tokenizer(), "red heart", kFlux2));
+  ASSERT_TRUE(write_flux2_inputs(dir / "flux2.safetensors", encoded));
+  const auto flux2 = must(io::open_safetensors(dir / "flux2.safetensors"));
+  EXPECT_EQ(must(flux2.require("input_ids"))->shape, (Shape{1, 512}));
+  EXPECT_EQ(must(flux2.require("input_ids"))->dtype, DType::kI32);
+  EXPECT_EQ(integers(flux2, "input_ids"), encoded.ids);
+  EXPECT_EQ(integers(flux2, "attention_mask"), encoded.mask);
+  EXPECT_EQ(flux2.find("position_ids"), nullptr);
+
+  ASSERT_TRUE(write_krea2_inputs(dir / "krea2.safetensors", encoded));
+  const auto krea2 = must(io::open_safetensors(dir / "krea2.safetensors"));
+  EXPECT_EQ(integers(krea2, "position_ids"), mask_positions(encoded.mask));
+
+  const std::vector<TokenId> ids = {609, 428};
+  ASSERT_TRUE(write_ids(dir / "ids.json", ids));
+  EXPECT_EQ(must(io::read_text_file(dir / "ids.json", 100)), "[609, 428]\n");
+  ASSERT_TRUE(write_ids(dir / "none.json", {}));
+  EXPECT_EQ(must(io::read_text_file(dir / "none.json", 100)), "[]\n");
+  ASSERT_TRUE(write_id_tensor(dir / "ids.diftensor", ids));
+  const auto tensor = must(io::read_tensor_file(dir / "ids.diftensor"));
+  EXPECT_EQ(tensor.shape, Shape{2});
+  EXPECT_TRUE(std::ranges::equal(tensor.as<std::int32_t>(), ids));
 }
 
 TEST(ChatTemplate, ControlTokensAreTheTagsOfTheTemplate) {
