@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/add/add.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/broadcast-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,8 +9,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/attention.cpu.cpp"
-#include "backends/cpu/transpose-inl.h"
 #include "hwy/foreach_target.h"
+
+#include "backends/cpu/transpose-inl.h"
 
 // Keys stream past a group of queries that stay in the cache; the softmax is kept as a running maximum and
 // sum (Milakov & Gimelshein 2018). Everything is transposed, with queries along the vector lanes:

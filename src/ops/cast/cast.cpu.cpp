@@ -7,8 +7,7 @@ namespace dif::cpu {
 MakeResult make_cast(const KernelRequest& request) {
   class Cast final : public runtime::Kernel {
    public:
-    explicit Cast(const ir::OpView& op)
-        : from_(op.in(0).dtype), to_(op.out().dtype), n_(op.out().numel()) {}
+    explicit Cast(const ir::OpView& op) : from_(op.in(0).dtype), to_(op.out().dtype), n_(op.out().numel()) {}
 
     Status run(const runtime::KernelArgs& args) override {
       convert(from_, args.in[0].data<void>(), to_, args.out[0].data<void>(), n_);

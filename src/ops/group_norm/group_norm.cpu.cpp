@@ -8,6 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/group_norm/group_norm.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/sums-inl.h"
 
 #ifndef DIF_CPU_GROUP_NORM_ONCE_
@@ -61,7 +62,8 @@ static void group_norm_group(const GroupNormRun& run, std::int64_t index) {
       const float w = to_f32(static_cast<const T*>(run.w)[first_channel + c]);
       const Normalise scaled(m.mean, factor * w);
       const VF bias = hn::Set(F(), to_f32(static_cast<const T*>(run.bias)[first_channel + c]));
-      map(static_cast<std::size_t>(run.positions), y + c * run.positions,
+      map(
+          static_cast<std::size_t>(run.positions), y + c * run.positions,
           [&](VF v) { return hn::Add(scaled(v), bias); }, x + c * run.positions);
     }
   });

@@ -6,6 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/layer_norm/layer_norm.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,9 +26,11 @@ static void layer_norm_block(const NormBlock& block) {
       if (w == nullptr) {
         map(n, y, normalised, x);
       } else if (bias == nullptr) {
-        map(n, y, [&](VF v, VF a) { return hn::Mul(normalised(v), a); }, x, w);
+        map(
+            n, y, [&](VF v, VF a) { return hn::Mul(normalised(v), a); }, x, w);
       } else {
-        map(n, y, [&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }, x, w, bias);
+        map(
+            n, y, [&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }, x, w, bias);
       }
     }
   });

@@ -32,7 +32,8 @@ memory::data_type onednn_type(DType dtype) {
   return dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-/// y [M, N] = x [M, K] . transpose(w [N, K]) + bias [N], computed in `compute` over tensors of dtype `storage`.
+/// y [M, N] = x [M, K] . transpose(w [N, K]) + bias [N], computed in `compute` over tensors of dtype
+/// `storage`.
 class Linear final : public runtime::Kernel {
  public:
   Linear(const ir::OpView& op, DType compute)
@@ -199,12 +200,13 @@ class Linear final : public runtime::Kernel {
   }
 
   const Product& product_of(std::int64_t rows, std::int64_t columns) const {
-    return *std::ranges::find_if(
-        products_, [&](const Product& p) { return p.rows == rows && p.columns == columns; });
+    return *std::ranges::find_if(products_,
+                                 [&](const Product& p) { return p.rows == rows && p.columns == columns; });
   }
 
   /// Error: Internal, when oneDNN refuses one of the blocks.
-  Status execute_in_blocks(std::byte* x, std::byte* w, const float* bias, std::byte* y, std::byte* scratch) const {
+  Status execute_in_blocks(std::byte* x, std::byte* w, const float* bias, std::byte* y,
+                           std::byte* scratch) const {
     const std::int64_t row_blocks = ceil_div(m_, kSerialRows), column_blocks = ceil_div(n_, kSerialColumns);
     const auto size = static_cast<std::int64_t>(dtype_size(compute_));
     std::atomic<bool> failed = false;
@@ -215,7 +217,8 @@ class Linear final : public runtime::Kernel {
           product_of(std::min(kSerialRows, m_ - row), std::min(kSerialColumns, n_ - column));
       const Status done = onednn_guarded("a block of a matrix product", [&] {
         execute(product, x + row * k_ * size, w + column * k_ * size, bias == nullptr ? bias : bias + column,
-                y + (row * n_ + column) * size, scratch + static_cast<std::size_t>(slot) * scratch_slot_bytes_);
+                y + (row * n_ + column) * size,
+                scratch + static_cast<std::size_t>(slot) * scratch_slot_bytes_);
       });
       if (!done) failed = true;
     };

@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/mul_scalar/mul_scalar.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/pointwise-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,6 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rms_norm/rms_norm.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,9 +21,11 @@ static void rms_norm_block(const NormBlock& block) {
       const double mean = static_cast<double>(sum_of_squares(x, n)) / static_cast<double>(n);
       const VF factor = hn::Set(F(), static_cast<float>(1.0 / std::sqrt(mean + block.eps)));
       if (w != nullptr) {
-        map(n, y, [factor](VF v, VF weight) { return hn::Mul(hn::Mul(v, factor), weight); }, x, w);
+        map(
+            n, y, [factor](VF v, VF weight) { return hn::Mul(hn::Mul(v, factor), weight); }, x, w);
       } else {
-        map(n, y, [factor](VF v) { return hn::Mul(v, factor); }, x);
+        map(
+            n, y, [factor](VF v) { return hn::Mul(v, factor); }, x);
       }
     }
   });

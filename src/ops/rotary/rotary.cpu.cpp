@@ -7,6 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rotary/rotary.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/vector-inl.h"
 
 #ifndef DIF_CPU_ROTARY_ONCE_

@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/silu/silu.cpu.cpp"
 #include "hwy/foreach_target.h"
+
 #include "backends/cpu/pointwise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -11,8 +12,8 @@ namespace dif::cpu::HWY_NAMESPACE {
 static void silu_block(const PointwiseBlock& block) {
   map_block(block, [](VF x) {
     const F d;
-    // In terms of e = exp(-|x|), which cannot overflow: x e / (1 + e) below zero. There x is multiplied in before
-    // the powers of two, since e may be too small for f32 where the result is not.
+    // In terms of e = exp(-|x|), which cannot overflow: x e / (1 + e) below zero. There x is multiplied in
+    // before the powers of two, since e may be too small for f32 where the result is not.
     const VF least = hn::Set(d, -104.0f);
     const VF t = hn::Neg(hn::Abs(x));
     const ExpParts parts = exp_parts(d, hn::IfThenElse(hn::Lt(t, least), least, t));

@@ -19,7 +19,8 @@ MakeResult make_slice(const KernelRequest& request) {
     }
 
     Status run(const runtime::KernelArgs& args) override {
-      copy_rows(args.in[0].data<std::byte>() + first_, step_, args.out[0].data<std::byte>(), bytes_, rows_, bytes_);
+      copy_rows(args.in[0].data<std::byte>() + first_, step_, args.out[0].data<std::byte>(), bytes_, rows_,
+                bytes_);
       return ok();
     }
 

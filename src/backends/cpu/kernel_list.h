@@ -1,0 +1,12 @@
+#pragma once
+
+#include <span>
+
+#include "runtime/kernel.h"
+
+namespace dif::cpu {
+
+/// The kernels of this backend: per operation the fastest first, the reference last.
+std::span<const runtime::KernelEntry> kernel_list();
+
+}  // namespace dif::cpu

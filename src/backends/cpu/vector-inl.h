@@ -1,0 +1,161 @@
+// Vectors of f32 over any storage dtype, and exponentials: included once per instruction set.
+#if defined(DIF_CPU_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DIF_CPU_VECTOR_INL_H_
+#undef DIF_CPU_VECTOR_INL_H_
+#else
+#define DIF_CPU_VECTOR_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "backends/cpu/storage.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dif::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F = hn::ScalableTag<float>;
+using VF = hn::Vec<F>;
+inline constexpr std::size_t kLanes = hn::MaxLanes(F());
+
+// D below is any tag of f32 lanes, F unless a kernel wants narrower vectors.
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const float* p) {
+  return hn::LoadU(d, p);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Bf16* p) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const F16* p) {
+#if HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+#else
+  HWY_ALIGN float lanes[hn::MaxLanes(D())];
+  for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) lanes[i] = to_f32(p[i]);
+  return hn::Load(d, lanes);
+#endif
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, float* p) {
+  hn::StoreU(v, d, p);
+}
+
+/// Rounds to nearest even; NaN stays NaN.
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::RebindToSigned<D> d32s;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto bits = hn::BitCast(d32, v);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
+  const auto nan = hn::Or(high, hn::Set(d32, 0x40));
+  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+  const auto result = hn::IfThenElse(is_nan, nan, rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, result)), d16, reinterpret_cast<std::uint16_t*>(p));
+  (void)d;
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, F16* p) {
+#if HWY_TARGET <= HWY_AVX2
+  const hn::Rebind<hwy::float16_t, D> d16;
+  hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(p));
+  (void)d;
+#else
+  HWY_ALIGN float lanes[hn::MaxLanes(D())];
+  hn::Store(v, d, lanes);
+  for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) round_to(lanes[i], p[i]);
+#endif
+}
+
+/// The first n < kLanes elements, zeros behind them.
+template <class T>
+HWY_INLINE VF load_n(F d, const T* p, std::size_t n) {
+  HWY_ALIGN T lanes[kLanes] = {};
+  std::memcpy(lanes, p, n * sizeof(T));
+  return load(d, lanes);
+}
+
+template <class T>
+HWY_INLINE void store_n(F d, VF v, T* p, std::size_t n) {
+  HWY_ALIGN T lanes[kLanes];
+  store(d, v, lanes);
+  std::memcpy(p, lanes, n * sizeof(T));
+}
+
+/// y[i] = f(x[i]...) for i < n, where f maps vectors of f32; one rounding to the type of y.
+template <class Y, class Function, class... X>
+HWY_INLINE void map(std::size_t n, Y* HWY_RESTRICT y, Function f, const X* HWY_RESTRICT... x) {
+  const F d;
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(d, f(load(d, x + i)...), y + i);
+  if (i < n) store_n(d, f(load_n(d, x + i, n - i)...), y + i, n - i);
+}
+
+/// Adding this rounds to the nearest integer n and leaves n + 127 in the low bits of the sum: a shift by 23
+/// makes 2^n of it, if -126 <= n <= 127. Whatever it makes of NaN is multiplied with NaN.
+inline constexpr float kRoundToExponent = 0x1.8p23f + 127.0f;
+
+/// 2^x for x <= 0 or NaN; zero below 2^-126. Relative error below 2e-7 (2 ulp): |x - round(x)| <= 1/2, and a
+/// polynomial of degree 6 with the least greatest relative error there (2.1e-8 with these f32 coefficients).
+HWY_INLINE VF exp2_nonpositive(F d, VF x) {
+  const hn::RebindToSigned<F> di;
+  const VF shifted = hn::Add(x, hn::Set(d, kRoundToExponent));
+  const VF f = hn::Sub(x, hn::Sub(shifted, hn::Set(d, kRoundToExponent)));
+  VF p = hn::Set(d, 0x1.470bb8p-13f);
+  p = hn::MulAdd(p, f, hn::Set(d, 0x1.5f72acp-10f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0x1.3b270ep-7f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0x1.c6ae72p-5f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0x1.ebfbe2p-3f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0x1.62e432p-1f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.0f));
+  const VF power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
+}
+
+/// e^x as fraction * first * second. The two powers of two are normal numbers even where e^x is not.
+struct ExpParts {
+  VF fraction, first, second;
+};
+
+/// Pre: -104 <= x <= 0 or NaN. The product has a relative error below 1.2e-7 (about 1 ulp) where it is
+/// normal: ln 2 is subtracted in two parts, and the polynomial of degree 6 has a relative error of 3.8e-9.
+HWY_INLINE ExpParts exp_parts(F d, VF x) {
+  const hn::RebindToSigned<F> di;
+  const VF shifted = hn::MulAdd(x, hn::Set(d, 0x1.715476p+0f), hn::Set(d, kRoundToExponent));
+  const VF n = hn::Sub(shifted, hn::Set(d, kRoundToExponent));
+  VF r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x);  // n * 0x1.62e4p-1 is exact for |n| < 256
+  r = hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), r);
+  VF p = hn::Set(d, 0x1.6a2434p-10f);
+  p = hn::MulAdd(p, r, hn::Set(d, 0x1.1239e2p-7f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0x1.5558f2p-5f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0x1.555492p-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0x1.fffffcp-2f));
+  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+  const auto k = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, hn::Set(d, kRoundToExponent)));
+  const auto half = hn::ShiftRight<1>(k);
+  const auto power = [&](hn::Vec<decltype(di)> exponent) {
+    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127))));
+  };
+  return {p, power(half), power(hn::Sub(k, half))};
+}
+
+}  // namespace dif::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
