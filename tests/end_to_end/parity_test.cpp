@@ -198,6 +198,14 @@ std::vector<float> stored_part(const io::HostTensor& full, const nlohmann::json&
   return part;
 }
 
+/// The reference of a boundary. One of the fixture's is itself 2.2e-4 away from float64
+/// (scripts/oracle/decoder_f64.py shows it), so that one is judged against float64.
+io::HostTensor reference_of(const io::SafetensorsFile& boundaries, const std::string& name) {
+  if (name != "vae.decoder.conv_norm_out") return tensor_of(boundaries, name);
+  return tensor_of(value_of(io::open_safetensors(fixture("emoji-klein-f64/conv_norm_out.safetensors"))),
+                   name);
+}
+
 /// Runs one program with all of its boundaries exposed and compares those that the fixture has, in program
 /// order: the first one that fails is where the program leaves the reference.
 std::map<std::string, io::HostTensor> compare_boundaries(std::shared_ptr<runtime::Context> context,
@@ -214,7 +222,7 @@ std::map<std::string, io::HostTensor> compare_boundaries(std::shared_ptr<runtime
   auto outputs = runner.run(std::move(inputs));
   std::string first;
   for (const ir::Output& one : exposed) {
-    const io::HostTensor reference = tensor_of(expected, one.name);
+    const io::HostTensor reference = reference_of(expected, one.name);
     const auto part = stored_part(outputs.at(one.name), facts.at(one.name), reference.shape);
     const double error = relative_l2(part, reference.as<float>());
     Table::instance().add("boundaries", one.name, error, kBoundaryBound);
