@@ -23,9 +23,10 @@ int finish(const Error& error) {
 
 }  // namespace
 
-int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body) {
+int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
+            WithoutArguments without_arguments) {
   try {
-    if (argc <= 1) {
+    if (argc <= 1 && without_arguments == WithoutArguments::kPrintUsage) {
       std::fputs(app.help().c_str(), stderr);
       return 2;
     }

@@ -20,10 +20,13 @@ struct Tool {
   int (*run)(int argc, char** argv);
 };
 
+enum class WithoutArguments { kPrintUsage, kRun };
+
 /// Parses, runs `body`, prints the error as one sentence on stderr and gives the exit status. Without
-/// arguments the usage is printed (exit 2); --help prints it with the examples (exit 0); a usage error
-/// exits 2. Watches Ctrl-C.
-int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body);
+/// arguments the usage is printed (exit 2), unless that is how the tool is meant to be called; --help prints
+/// it with the examples (exit 0); a usage error exits 2. Watches Ctrl-C.
+int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
+            WithoutArguments without_arguments = WithoutArguments::kPrintUsage);
 
 /// Text below the options in --help, one example a line.
 void examples(CLI::App& app, std::string_view lines);

@@ -10,6 +10,7 @@
 #include "ops/reshape/reshape.op.h"
 #include "ops/silu/silu.op.h"
 #include "plan/lifetimes.h"
+#include "plan/plan_text.h"
 
 namespace dif::plan {
 namespace {
@@ -46,7 +47,8 @@ TEST(Plan, OutputsKeepTheirBytesUntilTheEnd) {
   const Plan plan = make_plan(program);
   for (const ir::Op& op : program.ops) {
     const ir::ValueId result = op.results.front();
-    if (result != early.id()) EXPECT_NE(plan.values[result].offset, plan.values[early.id()].offset);
+    if (result == early.id()) continue;
+    EXPECT_NE(plan.values[result].offset, plan.values[early.id()].offset);
   }
 }
 
@@ -74,6 +76,22 @@ TEST(Plan, WhatDependsOnConstantsAloneIsFolded) {
   EXPECT_EQ(plan.folded, (std::vector<bool>{true, false}));
   EXPECT_EQ(plan.values[wide.id()].storage, Storage::kFolded);
   EXPECT_EQ(plan.values[w.id()].storage, Storage::kConstant);
+}
+
+TEST(Plan, IsPrintedValueByValue) {
+  ir::Builder b("print");
+  const ir::Value x = b.input("x", kRow);
+  const ir::Value w = b.constant("w", {DType::kBF16, {1, 64}});
+  const ir::Value sum = ops::add(b, x, ops::cast(b, w, DType::kF32));
+  b.output("y", ops::silu(b, ops::reshape(b, sum, Shape{64})));
+  const ir::Program program = finish(b);
+  EXPECT_EQ(assignments_text(program, make_plan(program)), R"(%0 input : f32[1, 64]
+%1 constant : bf16[1, 64]
+%2 folded : f32[1, 64]
+%3 arena 0 + 256, operations 1 to 3 : f32[1, 64]
+%4 looks at %3 : f32[64]
+%5 arena 256 + 256, operations 3 to 4 : f32[64]
+)");
 }
 
 /// Two values may share a byte only when their lifetimes do not meet: checked on random programs by brute

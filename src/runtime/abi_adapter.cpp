@@ -324,9 +324,10 @@ class Loop {
 
 namespace dif::runtime::internal {
 
-dif_code probe(const BackendDefinition& definition, const char** json, dif_error* error) {
+dif_code probe(const BackendDefinition& definition, std::string& document, const char** json,
+               dif_error* error) {
   return guarded(error, [&]() -> Status {
-    static const std::string document = definition.probe();
+    if (document.empty()) document = definition.probe();
     *json = document.c_str();
     return ok();
   });

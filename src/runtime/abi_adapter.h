@@ -31,7 +31,9 @@ struct BackendDefinition {
 };
 
 namespace internal {
-dif_code probe(const BackendDefinition& definition, const char** json, dif_error* error);
+/// `document` keeps what *json points to.
+dif_code probe(const BackendDefinition& definition, std::string& document, const char** json,
+               dif_error* error);
 dif_code context_create(const BackendDefinition& definition, const dif_context_options* options,
                         dif_context** context, dif_error* error);
 /// Everything of the interface that does not depend on the definition.
@@ -44,7 +46,8 @@ const dif_backend_api* backend_api(std::uint16_t host_abi_major) {
   static const dif_backend_api api = [] {
     dif_backend_api table = internal::common_api(kDefinition);
     table.probe = [](const char** json, dif_error* error) {
-      return internal::probe(kDefinition, json, error);
+      static std::string document;  // one for each backend: a process loads several
+      return internal::probe(kDefinition, document, json, error);
     };
     table.context_create = [](const dif_context_options* options, dif_context** context, dif_error* error) {
       return internal::context_create(kDefinition, options, context, error);

@@ -132,6 +132,21 @@ TEST(BackendApi, HasEveryFunctionAndOnlyForItsMajorVersion) {
   EXPECT_STREQ(json, R"({"backend":"test"})");
 }
 
+constexpr BackendDefinition kOtherBackend = {
+    .name = "other",
+    .create_device = kTestBackend.create_device,
+    .kernels = kTestBackend.kernels,
+    .probe = [] { return std::string(R"({"backend":"other"})"); },
+};
+
+TEST(BackendApi, BackendsOfOneProcessKeepTheirDocumentsApart) {
+  const char *first = nullptr, *second = nullptr;
+  EXPECT_EQ(api().probe(&first, nullptr), DIF_OK);
+  EXPECT_EQ(backend_api<kOtherBackend>(DIF_ABI_MAJOR)->probe(&second, nullptr), DIF_OK);
+  EXPECT_STREQ(first, R"({"backend":"test"})");
+  EXPECT_STREQ(second, R"({"backend":"other"})");
+}
+
 TEST_F(CAbi, RunsAProgramForAHostWithLargerStructures) {
   ASSERT_EQ(prepare(constant()), DIF_OK) << text;
   const dif_run_options options = run_options();

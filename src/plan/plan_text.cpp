@@ -1,0 +1,39 @@
+#include "plan/plan_text.h"
+
+#include "plan/lifetimes.h"
+
+namespace dif::plan {
+
+std::string_view storage_name(Storage storage) {
+  switch (storage) {
+    case Storage::kInput:
+      return "input";
+    case Storage::kConstant:
+      return "constant";
+    case Storage::kFolded:
+      return "folded";
+    case Storage::kArena:
+      return "arena";
+  }
+  return "?";
+}
+
+std::string assignments_text(const ir::Program& program, const Plan& plan) {
+  const auto lives = lifetimes(program, view_roots(program));
+  std::string text;
+  for (ir::ValueId id = 0; id < plan.values.size(); ++id) {
+    const Placement& place = plan.values[id];
+    const ir::TensorType& type = program.type(id);
+    if (place.root != id) {
+      text += fmt::format("%{} looks at %{} : {}\n", id, place.root, type);
+    } else if (place.storage == Storage::kArena) {
+      text += fmt::format("%{} arena {} + {}, operations {} to {} : {}\n", id, place.offset, type.bytes(),
+                          lives[id].first, lives[id].last, type);
+    } else {
+      text += fmt::format("%{} {} : {}\n", id, storage_name(place.storage), type);
+    }
+  }
+  return text;
+}
+
+}  // namespace dif::plan

@@ -1,0 +1,339 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/telemetry.h"
+#include "io/json.h"
+#include "io/weight_bundle.h"
+#include "ir/printer.h"
+#include "ir/program_file.h"
+#include "pipelines/program_bindings.h"
+#include "runtime/finite.h"
+#include "tools.h"
+
+namespace dif::tools {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kMaxIterations = 1'000'000;
+
+struct Options {
+  std::string program, bundle;
+  std::vector<std::string> inputs, outputs;
+  std::int64_t warmups = 0, iterations = 1;
+  bool verify_shards = false, trace_ops = false, why = false, allow_nonfinite = false;
+};
+
+/// Time of one operation over the timed runs.
+struct OpTime {
+  std::string kernel;
+  double seconds = 0;
+  std::int64_t runs = 0;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+class Run {
+ public:
+  Run(const Options& options, const cli::BackendOptions& backend, const cli::ReportOptions& report)
+      : options_(options), backend_(backend), report_(report) {}
+
+  Status run() {
+    DIF_TRY(check_options());
+    DIF_ASSIGN(program_, ir::read_program(options_.program));
+    DIF_TRY(read_bindings());
+    DIF_TRY(open_constants());
+    DIF_TRY(prepare());
+    DIF_TRY(execute());
+    DIF_TRY(store());
+    DIF_TRY(show());
+    return check_finite();
+  }
+
+ private:
+  Status check_options() const {
+    if (options_.warmups < 0 || options_.warmups > kMaxIterations)
+      return invalid_input("--warmups {}: expected 0 to {}", options_.warmups, kMaxIterations);
+    if (options_.iterations < 1 || options_.iterations > kMaxIterations)
+      return invalid_input("--iterations {}: expected 1 to {}", options_.iterations, kMaxIterations);
+    return ok();
+  }
+
+  Status read_bindings() {
+    std::vector<TensorArgument> arguments;
+    for (const std::string& text : options_.inputs) {
+      DIF_ASSIGN(TensorArgument argument, parse_tensor_argument("--input", text));
+      arguments.push_back(std::move(argument));
+    }
+    for (const std::string& text : options_.outputs) {
+      DIF_ASSIGN(TensorArgument argument, parse_tensor_argument("--output", text));
+      DIF_ASSIGN(const std::size_t index, find_output(program_, argument.id));
+      targets_.push_back({index, argument.file});
+    }
+    DIF_ASSIGN(inputs_, read_inputs(program_, arguments));
+    for (const ir::Output& output : program_.outputs)
+      outputs_.emplace_back(program_.type(output.value).dtype, program_.type(output.value).shape);
+    return ok();
+  }
+
+  Status open_constants() {
+    if (program_.constants.empty()) return ok();
+    if (options_.bundle.empty())
+      return invalid_input("program {} has {} constants; bind them with --weight-bundle FILE.difbind",
+                           program_.name, program_.constants.size());
+    DIF_ASSIGN(io::WeightBundle bundle,
+               io::open_weight_bundle(options_.bundle, {.verify_shards = options_.verify_shards}));
+    bundle_ = std::move(bundle);
+    DIF_ASSIGN(constants_, bind_constants(program_, *bundle_));
+    return ok();
+  }
+
+  Status prepare() {
+    runtime::ContextOptions context_options;
+    if (options_.trace_ops) context_options.trace = [this](const dif_trace_event& event) { record(event); };
+    DIF_ASSIGN(context_, backend_.create(std::move(context_options), &choice_));
+    const auto start = std::chrono::steady_clock::now();
+    DIF_ASSIGN(prepared_, runtime::PreparedProgram::prepare(context_, program_, constants_));
+    prepare_seconds_ = seconds_since(start);
+    DIF_ASSIGN(memory_, prepared_->report());
+    return ok();
+  }
+
+  std::vector<runtime::Binding> bindings(std::vector<io::HostTensor>& tensors) {
+    std::vector<runtime::Binding> result;
+    for (io::HostTensor& tensor : tensors)
+      result.push_back(runtime::Binding::of({tensor.dtype, tensor.shape}, tensor.data));
+    return result;
+  }
+
+  Status execute() {
+    const auto ins = bindings(inputs_), outs = bindings(outputs_);
+    for (std::int64_t i = -options_.warmups; i < options_.iterations; ++i) {
+      timed_ = i >= 0;
+      const auto start = std::chrono::steady_clock::now();
+      if (Status status = prepared_->run(ins, outs); !status) return located(std::move(status.error()));
+      if (timed_) run_seconds_.push_back(seconds_since(start));
+    }
+    return bundle_ ? bundle_->check() : ok();
+  }
+
+  /// Adds the module of the operation that failed.
+  Status located(Error error) const {
+    const auto op = prepared_->failed_operation();
+    const auto& modules = program_.provenance.op_modules;
+    if (op && *op < modules.size()) error.message += ", module " + modules[*op];
+    return tl::unexpected<Error>(std::move(error));
+  }
+
+  Status store() const {
+    std::vector<TensorToStore> tensors;
+    for (const Target& target : targets_) tensors.push_back({target.file, &outputs_[target.output]});
+    return store_tensors(tensors);
+  }
+
+  /// After the outputs were written: a file with NaN helps to find out where it came from.
+  Status check_finite() {
+    if (options_.allow_nonfinite) return ok();
+    const bool all = std::ranges::all_of(outputs_, [](const io::HostTensor& tensor) {
+      return runtime::all_finite(tensor.dtype, tensor.data);
+    });
+    if (all) return ok();
+    Status status = prepared_->run(bindings(inputs_), bindings(outputs_), {.check_operations = true});
+    if (!status) return located(std::move(status.error()));
+    return fail(ErrorCode::kNonFinite, "an output holds NaN or infinity");
+  }
+
+  void record(const dif_trace_event& event) {
+    if (!timed_) return;
+    OpTime& time = op_times_[event.operation];
+    time.kernel = event.kernel;
+    time.seconds += static_cast<double>(event.nanoseconds) * 1e-9;
+    ++time.runs;
+  }
+
+  // --- what is shown --------------------------------------------------------------------------------------
+
+  double median() const {
+    std::vector<double> sorted = run_seconds_;
+    std::ranges::sort(sorted);
+    const std::size_t half = sorted.size() / 2;
+    return sorted.size() % 2 != 0 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+  }
+  double best() const { return *std::ranges::min_element(run_seconds_); }
+
+  Status show() const {
+    if (report_.wanted()) DIF_TRY(report_.write(document()));
+    if (report_.json) return ok();
+    const auto bytes = [](std::uint64_t amount) { return ir::amount_text(static_cast<double>(amount), "B"); };
+    std::string text = fmt::format("program {} on {}\n", program_.name, choice_);
+    text += fmt::format("prepare {:.6f} s; arena {}, workspace {}, constants {} resident, {} prepacked\n",
+                        prepare_seconds_, bytes(memory_.arena_bytes), bytes(memory_.workspace_bytes),
+                        bytes(memory_.resident_bytes), bytes(memory_.prepacked_bytes));
+    text += fmt::format("run     {:.6f} s best, {:.6f} s median of {}; {}/s\n", best(), median(),
+                        run_seconds_.size(), ir::amount_text(ir::flops(program_) / best(), "FLOP"));
+    for (const Target& target : targets_) {
+      const ir::Output& output = program_.outputs[target.output];
+      text += fmt::format("{} {} -> {}\n", output.name, program_.type(output.value), target.file);
+    }
+    if (options_.trace_ops) text += trace_text();
+    if (options_.why) text += why_text();
+    return cli::print_result(text);
+  }
+
+  std::string module_of(ir::OpId op) const {
+    const auto& modules = program_.provenance.op_modules;
+    return op < modules.size() ? modules[op] : "";
+  }
+
+  /// Slowest first.
+  std::string trace_text() const {
+    std::vector<std::pair<ir::OpId, const OpTime*>> sorted;
+    double total = 0;
+    for (const auto& [op, time] : op_times_) {
+      sorted.emplace_back(op, &time);
+      total += time.seconds;
+    }
+    std::ranges::stable_sort(
+        sorted, [](const auto& a, const auto& b) { return a.second->seconds > b.second->seconds; });
+    std::string text = fmt::format("\n{:>9} {:>12} {:>6}  {:<18} {:<22} module\n", "operation",
+                                   "microseconds", "share", "name", "kernel");
+    for (const auto& [op, time] : sorted)
+      text += fmt::format("{:>9} {:>12.1f} {:>5.1f}%  {:<18} {:<22} {}\n", op,
+                          1e6 * time->seconds / static_cast<double>(time->runs),
+                          total > 0 ? 100 * time->seconds / total : 0.0, op_name(op), time->kernel,
+                          module_of(op));
+    return text;
+  }
+
+  std::string_view op_name(ir::OpId op) const {
+    return op < program_.ops.size() ? program_.ops[op].def->name : std::string_view("?");
+  }
+
+  ordered_json details() const {
+    ordered_json parsed = ordered_json::parse(memory_.details, nullptr, false);
+    return parsed.is_object() ? parsed : ordered_json::object();
+  }
+
+  /// The kernel of each operation, and what the faster ones that declined said. A plug-in's document is not
+  /// ours: what does not look as expected is left out.
+  std::string why_text() const {
+    const ordered_json found = details();
+    std::string text = "\n";
+    if (!found.contains("operations") || !found["operations"].is_array())
+      return text + fmt::format("backend {} says nothing about its kernels\n", context_->library().name());
+    for (const ordered_json& operation : found["operations"]) {
+      if (!operation.is_object() || !operation.contains("operation") ||
+          !operation["operation"].is_number_unsigned())
+        continue;
+      const auto op = operation["operation"].get<std::uint32_t>();
+      text += fmt::format("operation {} {}: {}{}\n", op, op_name(op),
+                          operation.value("kernel", ordered_json("?")).dump(),
+                          operation.contains("folded") ? ", folded when prepared" : "");
+      if (operation.contains("declined") && operation["declined"].is_array())
+        for (const ordered_json& reason : operation["declined"])
+          if (reason.is_string()) text += fmt::format("  declined {}\n", reason.get<std::string>());
+    }
+    return text;
+  }
+
+  std::string document() const {
+    ordered_json result = cli::telemetry_document("runtime-trace");
+    result["program"] = {{"name", program_.name},
+                         {"fingerprint", ir::fingerprint(program_)},
+                         {"operations", program_.ops.size()},
+                         {"flops", ir::flops(program_)}};
+    result["backend"] = {{"name", context_->library().name()}, {"choice", choice_}};
+    result["execution"] = {{"preparation_reported", true}, {"prepare_seconds", prepare_seconds_},
+                           {"warmups", options_.warmups},  {"run_seconds", run_seconds_},
+                           {"minimum_seconds", best()},    {"median_seconds", median()}};
+    result["memory"] = {
+        {"arena_bytes", memory_.arena_bytes},         {"workspace_bytes", memory_.workspace_bytes},
+        {"resident_bytes", memory_.resident_bytes},   {"streamed_bytes", memory_.streamed_bytes},
+        {"prepacked_bytes", memory_.prepacked_bytes}, {"pinned_host_bytes", memory_.pinned_host_bytes}};
+    result["outputs"] = ordered_json::array();
+    for (const Target& target : targets_)
+      result["outputs"].push_back({{"name", program_.outputs[target.output].name}, {"file", target.file}});
+    if (options_.trace_ops) {
+      result["operations"] = ordered_json::array();
+      for (const auto& [op, time] : op_times_)
+        result["operations"].push_back({{"operation", op},
+                                        {"name", op_name(op)},
+                                        {"kernel", time.kernel},
+                                        {"module", module_of(op)},
+                                        {"seconds", time.seconds / static_cast<double>(time.runs)}});
+    }
+    result["details"] = details();
+    return io::json_text(result);
+  }
+
+  struct Target {
+    std::size_t output = 0;
+    std::string file;
+  };
+
+  const Options& options_;
+  const cli::BackendOptions& backend_;
+  const cli::ReportOptions& report_;
+  ir::Program program_;
+  std::vector<Target> targets_;
+  std::vector<io::HostTensor> inputs_, outputs_;
+  std::optional<io::WeightBundle> bundle_;
+  std::vector<runtime::ConstantBinding> constants_;
+  std::string choice_;
+  std::shared_ptr<runtime::Context> context_;
+  std::unique_ptr<runtime::PreparedProgram> prepared_;
+  runtime::PreparedReport memory_;
+  double prepare_seconds_ = 0;
+  std::vector<double> run_seconds_;
+  std::map<ir::OpId, OpTime> op_times_;
+  bool timed_ = false;
+};
+
+int run(int argc, char** argv) {
+  CLI::App app{"Prepare and run one program.", "difrun"};
+  Options o;
+  app.add_option("--program", o.program, "FILE.difir")->required();
+  app.add_option("--weight-bundle", o.bundle, "FILE.difbind that holds the program's constants");
+  app.add_flag("--verify-shards", o.verify_shards, "recompute the digest of every shard of the bundle");
+  app.add_option("--input", o.inputs,
+                 "ID=FILE for each input: ID is its name or value number, FILE is x.diftensor or "
+                 "shard.safetensors::TENSOR")
+      ->allow_extra_args(false);
+  app.add_option("--output", o.outputs, "ID=FILE for each output to write, as --input")
+      ->allow_extra_args(false);
+  app.add_option("--warmups", o.warmups, "untimed runs first")->capture_default_str();
+  app.add_option("--iterations", o.iterations, "timed runs")->capture_default_str();
+  app.add_flag("--trace-ops", o.trace_ops, "time of each operation, slowest first");
+  app.add_flag("--why", o.why, "kernel of each operation, and why others declined");
+  app.add_flag("--allow-nonfinite", o.allow_nonfinite, "NaN and infinity in an output are no failure");
+  const cli::BackendOptions backend(app);
+  const cli::ReportOptions report(app);
+  cli::examples(
+      app,
+      "  dif generate \"red heart\" --emit-programs chain\n"
+      "  difrun --program chain/decode.difir --weight-bundle chain/decode.difbind \\\n"
+      "         --input latents=latents.diftensor --output image=image.diftensor\n"
+      "  difrun --program step.difir --weight-bundle step.difbind --input latents=l.diftensor ... \\\n"
+      "         --warmups 2 --iterations 5 --trace-ops --why\n");
+  return cli::run_app(app, argc, argv, [&] { return Run(o, backend, report).run(); });
+}
+
+}  // namespace
+
+const cli::Tool k_difrun = {"difrun", "Execution", "prepare and run one program", run};
+
+}  // namespace dif::tools
