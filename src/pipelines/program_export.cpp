@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -45,7 +46,22 @@ class BundleWriter {
     return ok();
   }
 
-  io::BundleRecord& record() { return record_; }
+  /// The record with shards by path and tensors by name.
+  io::BundleRecord finish(std::string program) {
+    std::vector<std::uint32_t> order(record_.shards.size()), position(order.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::sort(order, {}, [&](std::uint32_t shard) { return record_.shards[shard].path; });
+    std::vector<io::BundleShard> shards;
+    for (const std::uint32_t shard : order) {
+      position[shard] = static_cast<std::uint32_t>(shards.size());
+      shards.push_back(record_.shards[shard]);
+    }
+    record_.shards = std::move(shards);
+    for (io::BundleTensor& tensor : record_.tensors) tensor.shard = position[tensor.shard];
+    std::ranges::sort(record_.tensors, {}, &io::BundleTensor::name);
+    record_.program = std::move(program);
+    return std::move(record_);
+  }
 
  private:
   fs::path folder_;
@@ -61,7 +77,6 @@ Status export_stage(const Stage& stage, const fs::path& folder) {
   std::optional<io::SafetensorsFile> tables;
   DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
   BundleWriter bundle(base.string() + ".difbind");
-  bundle.record().program = ir::fingerprint(stage.program);
   for (std::size_t i = 0; i < refs.size(); ++i) {
     const std::string& name = stage.program.values[stage.program.constants[i]].name;
     if (refs[i].file != nullptr) {
@@ -75,8 +90,7 @@ Status export_stage(const Stage& stage, const fs::path& folder) {
     if (table == nullptr) return fail(ErrorCode::kIo, "{}: changed while it was read", tables_path.string());
     DIF_TRY(bundle.add(name, refs[i].type, *table->file, table->file_offset));
   }
-  std::ranges::sort(bundle.record().tensors, {}, &io::BundleTensor::name);
-  return io::write_weight_bundle(base.string() + ".difbind", bundle.record());
+  return io::write_weight_bundle(base.string() + ".difbind", bundle.finish(ir::fingerprint(stage.program)));
 }
 
 }  // namespace
