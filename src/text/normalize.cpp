@@ -37,6 +37,12 @@ void order_marks(std::vector<utf8proc_int32_t>& code_points) {
   }
 }
 
+/// Code points that neither compose nor let marks pass. U+11A7 is one before the first trailing consonant of
+/// Hangul; utf8proc 2.8 takes it for one and swallows it.
+bool stands_alone(char32_t code_point) {
+  return is_unknown_to_nfc(code_point) || code_point == 0x11a7;
+}
+
 /// Appends the NFC of decomposed code points, and empties them.
 void compose(std::vector<utf8proc_int32_t>& code_points, std::string& result) {
   order_marks(code_points);
@@ -68,7 +74,7 @@ std::string nfc(std::string_view text) {
   pending.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
     const char32_t c = next_code_point(text, i);
-    if (is_unknown_to_nfc(c)) {
+    if (stands_alone(c)) {
       compose(pending, result);
       append_utf8(result, c);
     } else {

@@ -62,6 +62,17 @@ TEST(Nfc, ComposesAndOrdersMarks) {
   EXPECT_EQ(nfc(std::string_view("nul\0e\u0301", 7)), std::string("nul\0\u00e9", 6));
 }
 
+TEST(Nfc, HangulEndsWhereTheStandardSays) {
+  EXPECT_EQ(nfc("\u1109\u1165\u11a7"), "\uc11c\u11a7");  // one before the first trailing consonant
+  EXPECT_EQ(nfc("\u1109\u1165\u11a8"), "\uc11d");
+  EXPECT_EQ(nfc("\u1109\u1165\u11c2"), "\uc137");
+  EXPECT_EQ(nfc("\u1109\u1165\u11c3"), "\uc11c\u11c3");
+  EXPECT_EQ(nfc("\u1112\u1175"), "\ud788");
+  EXPECT_EQ(nfc("\u1113\u1161"), "\u1113\u1161");
+  EXPECT_EQ(nfc("\u1112\u1176"), "\u1112\u1176");
+  EXPECT_EQ(nfc("\uac01\u11a8"), "\uac01\u11a8");
+}
+
 TEST(Nfc, CompositionExclusionsStayApart) {
   EXPECT_EQ(nfc("\u0958"), "\u0915\u093c");
   EXPECT_EQ(nfc("\u0344"), "\u0308\u0301");
