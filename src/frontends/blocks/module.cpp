@@ -1,5 +1,7 @@
 #include "frontends/blocks/module.h"
 
+#include <fmt/format.h>
+
 namespace dif::frontends {
 
 Module::Module(ir::Builder& builder, WeightLookup& weights, std::string_view component, DType dtype)
@@ -26,7 +28,7 @@ ir::Value Module::result(ir::Value value, std::string_view which) const {
 }
 
 std::string Module::full_name(std::string_view name) const {
-  return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
+  return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
 }
 
 }  // namespace dif::frontends

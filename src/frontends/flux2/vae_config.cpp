@@ -108,7 +108,8 @@ Result<VaeConfig> read_vae_config(const io::JsonDocument* document, const Weight
     return invalid_input("{}: the decoder gives {} channels, expected 3", weights.label(), c.image_channels);
   for (const std::int64_t width : c.channels)
     if (width % claims.norm_groups != 0)
-      return invalid_input("{}: {} groups do not divide {} channels", source, claims.norm_groups, width);
+      return invalid_input("{}: {} groups do not divide {} channels; config.json says norm_num_groups",
+                           source, claims.norm_groups, width);
   c.norm_groups = claims.norm_groups;
   c.bn_eps = static_cast<float>(claims.bn_eps);
   return c;
