@@ -10,10 +10,23 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+double smallest(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return 0x1p-24;
+    case DType::kBF16:
+      return 0x1p-133;
+    default:
+      return 0x1p-149;
+  }
+}
+
 /// How far apart two elements are, in parts of what is allowed.
-double part_of_allowed(double got, double want, bool same_bits, const Tolerance& tolerance, double scale) {
+double part_of_allowed(double got, double want, bool same_bits, const Tolerance& tolerance, double scale,
+                       DType dtype) {
   if (same_bits || (std::isnan(got) && std::isnan(want))) return 0;
-  const double allowed = tolerance.relative * std::abs(want) + tolerance.of_scale * scale;
+  double allowed = tolerance.relative * std::abs(want) + tolerance.of_scale * scale;
+  if (allowed != 0) allowed += smallest(dtype);
   if (allowed == 0 || std::isnan(got) || std::isnan(want)) return kInfinity;
   if (std::isinf(got) || std::isinf(want)) return got == want ? 0 : kInfinity;
   return std::abs(got - want) / allowed;
@@ -32,7 +45,9 @@ Difference compare(const io::HostTensor& got, const io::HostTensor& want, const 
   for (std::size_t i = 0; i < want_values.size(); ++i) {
     const bool same = std::memcmp(got.data.data() + i * size, want.data.data() + i * size, size) == 0;
     const double a = static_cast<double>(got_values[i]), b = static_cast<double>(want_values[i]);
-    const double part = floating ? part_of_allowed(a, b, same, tolerance, scale) : same ? 0 : kInfinity;
+    const double part = floating ? part_of_allowed(a, b, same, tolerance, scale, got.dtype)
+                        : same   ? 0
+                                 : kInfinity;
     if (part <= worst.of_allowed) continue;
     worst = {part, fmt::format("element {} of {} is {}, expected is {}: {:.3g} times what is allowed", i,
                                want_values.size(), a, b, part)};

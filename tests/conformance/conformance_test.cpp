@@ -50,6 +50,10 @@ struct Case {
   DType dtype = DType::kF32;
 };
 
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << fmt::format("{} on {} in {}", c.op->name, c.backend, c.dtype);
+}
+
 std::vector<Case> every_case() {
   std::vector<Case> result;
   for (const auto& [op, cases] : all_cases())

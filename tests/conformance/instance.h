@@ -25,8 +25,9 @@ struct Instance {
   double scale = 1;
 };
 
-/// |got - want| <= relative * |want| + of_scale * instance.scale; two NaN are equal. All zero: the same bits
-/// (any NaN for a NaN of a floating dtype). Results that are not floating must have the same bits always.
+/// |got - want| <= relative * |want| + of_scale * instance.scale (+ the dtype's smallest number); two NaN are
+/// equal. All zero: the same bits (any NaN for a NaN of a floating dtype). Results that are not floating must
+/// have the same bits always.
 struct Tolerance {
   double relative = 0;
   double of_scale = 0;

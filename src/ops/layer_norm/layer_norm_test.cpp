@@ -61,7 +61,7 @@ TEST(LayerNormReference, KeepsSmallDifferencesOfLargeNumbers) {
 }
 
 /// The mean is subtracted from numbers that it resembles, so an error is small beside max|x| / std, which is
-/// the instance's scale: seen 2e-7 of it. A variance over n - 1 or a forgotten eps shows in each row of few
+/// the instance's scale: seen 1e-7 of it. A variance over n - 1 or a forgotten eps shows in each row of few
 /// columns.
 OpCases layer_norm_cases() {
   return {kFloats,
