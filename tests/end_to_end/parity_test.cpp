@@ -198,8 +198,8 @@ std::vector<float> stored_part(const io::HostTensor& full, const nlohmann::json&
   return part;
 }
 
-/// The reference of a boundary. One of the fixture's is itself 2.2e-4 away from float64
-/// (scripts/oracle/decoder_f64.py shows it), so that one is judged against float64.
+/// The reference of a boundary. The fixture holds one of them rounded to f16, 2.2e-4 away from float64, so
+/// that one is judged against float64 (scripts/oracle/decoder_f64.py).
 io::HostTensor reference_of(const io::SafetensorsFile& boundaries, const std::string& name) {
   if (name != "vae.decoder.conv_norm_out") return tensor_of(boundaries, name);
   return tensor_of(value_of(io::open_safetensors(fixture("emoji-klein-f64/conv_norm_out.safetensors"))),
