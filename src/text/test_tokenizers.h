@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "tests/support/paths.h"
+#include "text/battery.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
 
@@ -83,6 +84,14 @@ std::string message_of(const Result<T>& result) {
 inline ::testing::AssertionResult contains(const std::string& text, std::string_view part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "\"" << text << "\" does not contain \"" << part << "\"";
+}
+
+inline void expect_battery(const Tokenizer& tokenizer, const std::string& fixture, std::size_t n_cases) {
+  const auto battery = must(io::JsonDocument::read(test::fixture(fixture)));
+  const auto report = must(run_battery(tokenizer, battery));
+  EXPECT_EQ(report.n_cases, n_cases);
+  for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
+  EXPECT_EQ(report.n_failed, 0U);
 }
 
 }  // namespace dif::text
