@@ -26,6 +26,11 @@ struct LayoutTask {
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
+/// Positions of one channel that are moved before the next channels: a cache line of f32. Channels often lie
+/// a multiple of 4 KiB apart, where lines of more than a few of them do not fit the first cache at the same
+/// time.
+inline constexpr std::int64_t kStep = 16;
+
 template <class X, class Y>
 void copy_planar(const LayoutTask& t, const X* x, Y* y, bool to_blocked) {
   const std::int64_t strided = t.block * t.image.stride + t.begin;
@@ -43,12 +48,13 @@ void block_task(const LayoutTask& t, const X* x, Y* y) {
   const X* const planes = x + first * stride;
   Y* const out = y + t.block * t.image.positions * t.width;
   std::int64_t s = t.begin;
-  for (; s + 4 <= t.end; s += 4) {
+  for (; s + kStep <= t.end; s += kStep) {
     std::int64_t c = 0;
     for (; c + 4 <= valid; c += 4)
-      transpose4(planes + c * stride + s, stride, out + s * t.width + c, t.width);
+      for (std::int64_t i = s; i < s + kStep; i += 4)
+        transpose4(planes + c * stride + i, stride, out + i * t.width + c, t.width);
     for (; c < t.width; ++c)
-      for (std::int64_t i = s; i < s + 4; ++i)
+      for (std::int64_t i = s; i < s + kStep; ++i)
         round_to(c < valid ? to_f32(planes[c * stride + i]) : 0.0f, out[i * t.width + c]);
   }
   for (; s < t.end; ++s)
@@ -64,11 +70,14 @@ void unblock_task(const LayoutTask& t, const X* x, Y* y) {
   const X* const in = x + t.block * t.image.positions * t.width;
   Y* const planes = y + first * stride;
   std::int64_t s = t.begin;
-  for (; s + 4 <= t.end; s += 4) {
+  for (; s + kStep <= t.end; s += kStep) {
     std::int64_t c = 0;
-    for (; c + 4 <= valid; c += 4) transpose4(in + s * t.width + c, t.width, planes + c * stride + s, stride);
+    for (; c + 4 <= valid; c += 4)
+      for (std::int64_t i = s; i < s + kStep; i += 4)
+        transpose4(in + i * t.width + c, t.width, planes + c * stride + i, stride);
     for (; c < valid; ++c)
-      for (std::int64_t i = s; i < s + 4; ++i) round_to(to_f32(in[i * t.width + c]), planes[c * stride + i]);
+      for (std::int64_t i = s; i < s + kStep; ++i)
+        round_to(to_f32(in[i * t.width + c]), planes[c * stride + i]);
   }
   for (; s < t.end; ++s)
     for (std::int64_t c = 0; c < valid; ++c) round_to(to_f32(in[s * t.width + c]), planes[c * stride + s]);
@@ -99,7 +108,7 @@ static void change_layout(const PlanarImage& image, bool to_blocked, std::int64_
                           const void* x, DType to, void* y) {
   const auto run = HWY_DYNAMIC_DISPATCH(layout_task);
   const std::int64_t n_blocks = ceil_div(image.channels, width);
-  const std::int64_t chunk = std::max<std::int64_t>(4, kBlockElements / width / 4 * 4);
+  const std::int64_t chunk = std::max<std::int64_t>(16, kBlockElements / width / 16 * 16);
   const std::int64_t chunks = ceil_div(image.positions, chunk);
   for_blocks(n_blocks * chunks, [&](std::int64_t task) {
     const std::int64_t begin = task % chunks * chunk;

@@ -32,9 +32,14 @@ HWY_INLINE void transpose_squares(std::int64_t side, Square square, const std::b
   const auto* const from = reinterpret_cast<const Move*>(x);
   auto* const to = reinterpret_cast<Move*>(y);
   const std::int64_t full_rows = rows / side * side, full_columns = columns / side * side;
-  for (std::int64_t j = 0; j < full_columns; j += side)
-    for (std::int64_t i = 0; i < full_rows; i += side)
+  // Whole cache lines at a time on the side whose lines compete for the same places in the cache.
+  const bool along_x = (x_stride & -x_stride) >= (y_stride & -y_stride);
+  const std::int64_t outer = along_x ? full_rows : full_columns, inner = along_x ? full_columns : full_rows;
+  for (std::int64_t o = 0; o < outer; o += side)
+    for (std::int64_t n = 0; n < inner; n += side) {
+      const std::int64_t i = along_x ? o : n, j = along_x ? n : o;
       square(from + i * x_stride + j, x_stride, to + j * y_stride + i, y_stride);
+    }
   transpose_elements<T>(x + kSize * full_columns, x_stride, y + kSize * full_columns * y_stride, y_stride,
                         full_rows, columns - full_columns);
   transpose_elements<T>(x + kSize * full_rows * x_stride, x_stride, y + kSize * full_rows, y_stride,

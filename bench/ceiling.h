@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "dif/dtype.h"
+
+/// What the machine could do at best, measured in the same run as our kernels.
+namespace dif::bench {
+
+/// Seconds of the fastest of many calls: at least five, and half a second of them.
+double fastest(const std::function<void()>& call);
+
+/// FLOP/s of a bare oneDNN product [m, k] x [k, n] with weights in the layout that it prefers.
+double onednn_flops(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n);
+
+/// Bytes per second, read and written, of a copy of `bytes` by all threads.
+double copy_bandwidth(std::int64_t bytes);
+
+}  // namespace dif::bench
