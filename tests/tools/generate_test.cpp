@@ -1,0 +1,196 @@
+/// dif generate as a user runs it. Numbers are the business of tests/end_to_end; here they are small and
+/// quick.
+#include <nlohmann/json.hpp>
+
+#include "io/png.h"
+#include "tests/tools/tool_test.h"
+
+namespace dif::test {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+const Arguments kQuick = {"--size", "16x16", "--steps", "2", "--text-tokens", "32", "--quiet"};
+
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Generate : public ToolTest {
+ protected:
+  std::string draw(const Arguments& arguments) const {
+    return succeed("dif", Arguments{"generate"} + arguments + kQuick);
+  }
+  void refuse(const Arguments& arguments, int status, const std::string& part) const {
+    fail("dif", Arguments{"generate"} + arguments, status, part);
+  }
+};
+
+TEST_F(Generate, WritesAPictureAndPrintsItsPath) {
+  EXPECT_EQ(draw({"a red apple", "-o", "apple.png"}), "apple.png\n");
+  EXPECT_EQ(files(), std::set<std::string>{"apple.png"});
+  const auto image = io::read_png(path("apple.png"));
+  ASSERT_TRUE(image) << image.error().message;
+  EXPECT_EQ(image->width, 16U);
+  EXPECT_EQ(image->height, 16U);
+}
+
+TEST_F(Generate, RepeatsTheSameBytes) {
+  draw({"a red apple", "-o", "a.png"});
+  draw({"a red apple", "-o", "b.png", "--threads", "1"});
+  draw({"a red apple", "-o", "c.png", "--seed", "43"});
+  EXPECT_EQ(read_text(path("a.png")), read_text(path("b.png")));
+  EXPECT_NE(read_text(path("a.png")), read_text(path("c.png")));
+}
+
+TEST_F(Generate, FromRepeatsTheRunRecordedInAPicture) {
+  draw({"two boats, one \"red\"", "-o", "first.png", "--seed", "18446744073709551615", "--negative-prompt",
+        "fog", "--guidance", "3.25"});
+  succeed("dif", {"generate", "--from", "first.png", "-o", "again.png", "--quiet"});
+  EXPECT_EQ(read_text(path("first.png")), read_text(path("again.png")));
+  succeed("dif", {"generate", "--from", "first.png", "-o", "other.png", "--quiet", "--seed", "1"});
+  EXPECT_NE(read_text(path("first.png")), read_text(path("other.png")));
+}
+
+TEST_F(Generate, ABatchIsTheSinglePicturesWithSeedsCountedUp) {
+  EXPECT_EQ(draw({"a red apple", "-o", "out.png", "--seed", "7", "--batch", "2", "--no-metadata"}),
+            "out-0.png\nout-1.png\n");
+  draw({"a red apple", "-o", "seven.png", "--seed", "7", "--no-metadata"});
+  draw({"a red apple", "-o", "eight.png", "--seed", "8", "--no-metadata"});
+  EXPECT_EQ(files(), (std::set<std::string>{"eight.png", "out-0.png", "out-1.png", "seven.png"}));
+  EXPECT_EQ(read_text(path("out-0.png")), read_text(path("seven.png")));
+  EXPECT_EQ(read_text(path("out-1.png")), read_text(path("eight.png")));
+}
+
+TEST_F(Generate, JsonIsOneDocumentOnStdoutAndInTheReport) {
+  const std::string out = draw({"a red apple", "-o", "a.png", "--json", "--report", "report.json"});
+  EXPECT_EQ(out, read_text(path("report.json")));
+  const auto document = nlohmann::json::parse(out);
+  EXPECT_EQ(document.at("schema"), "diffusion-compiler-telemetry");
+  EXPECT_EQ(document.at("kind"), "generation");
+  EXPECT_EQ(document.at("pictures").at(0).at("path"), "a.png");
+  EXPECT_EQ(document.at("pictures").at(0).at("seed"), 42);
+  EXPECT_EQ(document.at("request").at("prompt"), "a red apple");
+  EXPECT_EQ(document.at("programs").size(), 3U);
+}
+
+TEST_F(Generate, LatentsCanBeSavedAndGivenAgain) {
+  draw({"a red apple", "-o", "a.png", "--save-latents", "l.diftensor"});
+  const auto latents = io::read_tensor_file(path("l.diftensor"));
+  ASSERT_TRUE(latents) << latents.error().message;
+  EXPECT_EQ(latents->shape, (Shape{1, 1, 32}));
+  draw({"a red apple", "-o", "b.png", "--init-latents", "l.diftensor"});
+  EXPECT_NE(read_text(path("a.png")), read_text(path("b.png")));
+}
+
+TEST_F(Generate, ProgressGoesToStderrAlone) {
+  const Finished finished = run("dif", {"generate", "a red apple", "--size", "16x16", "--steps", "2",
+                                        "--text-tokens", "32", "--progress", "json"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_EQ(finished.out, "out.png\n");
+  for (const char* stage : {"encode", "prepare", "denoise", "decode"})
+    EXPECT_NE(finished.err.find(std::string("{\"progress\":\"") + stage), std::string::npos) << finished.err;
+  const auto line = nlohmann::json::parse(last_line(finished.err));
+  EXPECT_EQ(line.at("finished"), true);
+}
+
+TEST_F(Generate, InterruptStopsWithinAStepAndLeavesNoFile) {
+  for (const auto& [signal, status] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    Running running("dif",
+                    {"generate", "a red apple", "-o", "apple.png", "--steps", "5000", "--size", "16x16",
+                     "--text-tokens", "32", "--progress", "json"},
+                    folder_.path());
+    ASSERT_TRUE(running.wait_for_stderr("\"denoise\",\"done\":1"));
+    running.send(signal);
+    const Finished finished = running.wait();
+    EXPECT_EQ(finished.status, status) << finished.err;
+    EXPECT_EQ(finished.out, "");
+    EXPECT_EQ(last_line(finished.err).rfind("stopped: ", 0), 0U) << finished.err;
+    EXPECT_EQ(files(), std::set<std::string>{}) << "not even a temporary";
+  }
+}
+
+TEST_F(Generate, RefusesSizes) {
+  for (const char* size : {"0x0", "33x32", "-16x16", "16x-16", "100000x16"})
+    refuse({"x", "--size", size}, 2, "expected a multiple of 16");
+  for (const char* size : {"abc", "32", "32x", "x32", "32x32x32", "32 x 32", "99999999999999999999x16"})
+    refuse({"x", "--size", size}, 2, "expected WIDTHxHEIGHT");
+  refuse({"x", "--size", "33x32"}, 2, "the nearest are 32 and 48");
+}
+
+TEST_F(Generate, RefusesSeeds) {
+  for (const char* seed : {"abc", "-2", "18446744073709551616", "", "1.5", "0x10", "7 "})
+    refuse({"x", "--seed", seed}, 2, "expected a whole number from 0 to 2^64-1, or -1");
+}
+
+TEST_F(Generate, ADrawnSeedIsPrintedAndRepeatsThePicture) {
+  const Finished first = run("dif", Arguments{"generate", "x", "-o", "a.png", "--seed", "-1"} + kQuick);
+  ASSERT_EQ(first.status, 0) << first.err;
+  ASSERT_EQ(first.err.rfind("seed ", 0), 0U) << first.err;
+  const std::string seed = first.err.substr(5, first.err.find('\n') - 5);
+  draw({"x", "-o", "b.png", "--seed", seed});
+  EXPECT_EQ(read_text(path("a.png")), read_text(path("b.png")));
+}
+
+TEST_F(Generate, RefusesNumbersOutOfRange) {
+  for (const char* steps : {"0", "-1", "1000000000"}) refuse({"x", "--steps", steps}, 2, "expected 1 to");
+  for (const char* batch : {"0", "-1", "10001"}) refuse({"x", "--batch", batch}, 2, "expected 1 to 10000");
+  for (const char* guidance : {"nan", "inf", "-1", "1e30"})
+    refuse({"x", "--guidance", guidance}, 2, "guidance ");
+  for (const char* tokens : {"0", "-5", "99999999"})
+    refuse({"x", "--text-tokens", tokens}, 2, "text tokens: expected 1");
+  for (const char* threads : {"-1", "5000"}) refuse({"x", "--threads", threads}, 2, "expected 0 to 1024");
+  for (const char* option : {"--steps", "--batch", "--guidance", "--text-tokens", "--threads"})
+    refuse({"x", option, "abc"}, 2, option);
+  for (const char* option : {"--steps", "--batch"}) refuse({"x", option, "1.5"}, 2, option);
+}
+
+TEST_F(Generate, RefusesOptionsThatDoNotExistAndWordsTooMany) {
+  refuse({"x", "--nonsense"}, 2, "--nonsense");
+  refuse({"x", "y"}, 2, "not expected: y");
+  refuse({"x", "--steps"}, 2, "--steps");
+  refuse({"x", "--progress", "wild"}, 2, "wild not in");
+  refuse({"x", "--dtype", "f8"}, 2, "--dtype f8: expected one of f32");
+  refuse({"--seed", "3"}, 2, "a prompt is needed");
+}
+
+TEST_F(Generate, RefusesModelsThatAreNone) {
+  refuse({"x", "--model", "/nowhere"}, 2, "/nowhere: there is no such model folder");
+  refuse({"x", "--model", "."}, 2, "no model_index.json");
+  fail("dif", {"generate", "x"}, 2, "/nowhere", {{"DIF_MODEL", "/nowhere"}});
+}
+
+TEST_F(Generate, RefusesBackendsThatAreNotHere) {
+  refuse({"x", "--backend", "abacus"}, 3, "there is no backend \"abacus\" here; available: ");
+  refuse({"x", "--backend-plugin", "/nowhere.so"}, 3, "/nowhere.so");
+  refuse(Arguments{"x", "--memory-cap-mib", "1"} + kQuick, 3, "memory cap");
+}
+
+TEST_F(Generate, RefusesOutputsThatCannotBeWritten) {
+  refuse(Arguments{"x", "-o", "/nowhere/a.png"} + kQuick, 2, "/nowhere/a.png");
+  refuse(Arguments{"x", "-o", folder_.path()} + kQuick, 2, "it is a folder");
+}
+
+TEST_F(Generate, RefusesInputFilesThatAreNotWhatTheyShouldBe) {
+  write("wrong.diftensor", {DType::kF32, {3}});
+  refuse({"--from", "/nowhere.png"}, 2, "/nowhere.png: no such file");
+  refuse({"--from", "wrong.diftensor"}, 2, "is not a PNG");
+  refuse(Arguments{"x", "--init-latents", "/nowhere"} + kQuick, 2, "/nowhere: no such file");
+  refuse(Arguments{"x", "--init-latents", "wrong.diftensor"} + kQuick, 2, "initial latents are [3]");
+  refuse(Arguments{"a\xff"} + kQuick, 2, "not UTF-8");
+  draw({"x", "-o", "bare.png", "--no-metadata"});
+  refuse({"--from", "bare.png"}, 2, "bare.png");
+}
+
+TEST_F(Generate, ExportsProgramsInsteadOfDrawing) {
+  succeed("dif", {"generate", "x", "--emit-programs", "chain", "--size", "32x16", "--steps", "3"});
+  EXPECT_EQ(files(), std::set<std::string>{"chain"});
+  for (const char* name : {"encode", "step", "decode"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder_.path() / "chain" / (std::string(name) + ".difir")));
+    EXPECT_TRUE(std::filesystem::exists(folder_.path() / "chain" / (std::string(name) + ".difbind")));
+  }
+}
+
+}  // namespace
+}  // namespace dif::test

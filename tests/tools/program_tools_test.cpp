@@ -1,0 +1,275 @@
+/// difc, difinspect and difrun on the programs of the bundled model.
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "io/safetensors.h"
+#include "tests/tools/tool_test.h"
+
+namespace dif::test {
+namespace {
+
+/// Exports a small chain once: 32 x 16 pixels, 2 steps, 24 tokens, without guidance.
+class ProgramTools : public ToolTest {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new ScratchDir;
+    const Finished finished = run_program("dif",
+                                          {"generate", "x", "--emit-programs", "chain", "--size", "32x16",
+                                           "--steps", "2", "--text-tokens", "24", "--guidance", "1"},
+                                          shared_->path());
+    ASSERT_EQ(finished.status, 0) << finished.err;
+  }
+  static void TearDownTestSuite() {
+    delete shared_;
+    shared_ = nullptr;
+  }
+  static std::string chain(const std::string& name) { return (shared_->path() / "chain" / name).string(); }
+
+  /// Command line for the decoder, with latents of zeros; more options are added at the end.
+  std::vector<std::string> decode(std::vector<std::string> more = {}) const {
+    write("latents.diftensor", {DType::kF32, {1, 2, 32}});
+    std::vector<std::string> arguments = {"--program",       chain("decode.difir"),
+                                          "--weight-bundle", chain("decode.difbind"),
+                                          "--input",         "latents=latents.diftensor"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  static ScratchDir* shared_;
+};
+ScratchDir* ProgramTools::shared_ = nullptr;
+
+// --- difc -------------------------------------------------------------------------------------------------
+
+TEST_F(ProgramTools, VerifyAndFingerprintAgreeWithTheSidecar) {
+  EXPECT_NE(succeed("difc", {"verify", chain("step.difir")}).find("program step is verified"),
+            std::string::npos);
+  const std::string fingerprint = succeed("difc", {"fingerprint", chain("step.difir")});
+  EXPECT_EQ(fingerprint.size(), 65U);
+  const auto sidecar = nlohmann::json::parse(read_text(chain("step.difir.provenance.json")));
+  EXPECT_EQ(sidecar.at("fingerprint").get<std::string>() + "\n", fingerprint);
+}
+
+TEST_F(ProgramTools, ADamagedProgramIsRefused) {
+  std::string bytes = read_text(chain("step.difir"));
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(path("damaged.difir"), std::ios::binary) << bytes;
+  for (const char* command : {"verify", "fingerprint"})
+    fail("difc", {command, "damaged.difir"}, 2, "damaged.difir");
+  std::ofstream(path("text.difir")) << "program step\n";
+  fail("difc", {"verify", "text.difir"}, 2, "text.difir");
+  fail("difc", {"verify", "/nowhere.difir"}, 2, "/nowhere.difir: no such file");
+}
+
+TEST_F(ProgramTools, CompilerRefusesBadCommandLines) {
+  fail("difc", {"verify"}, 2, "FILE");
+  fail("difc", {"optimise", "x"}, 2, "");
+  fail("difc", {"expose-tensors", chain("step.difir"), "out.difir"}, 2, "ID");
+  fail("difc", {"expose-tensors", chain("step.difir"), "out.difir", "999999"}, 2, "no value %999999");
+  fail("difc", {"expose-tensors", chain("step.difir"), "out.difir", "transformer.nothing"}, 2,
+       "transformer.nothing");
+  EXPECT_FALSE(std::filesystem::exists(path("out.difir")));
+}
+
+TEST_F(ProgramTools, ExposedTensorsAreOutputsOfTheWrittenProgram) {
+  const std::string printed =
+      succeed("difc", {"expose-tensors", chain("step.difir"), "probe.difir", "transformer.x_embedder", "%0"});
+  EXPECT_EQ(printed.rfind("transformer.x_embedder = %", 0), 0U) << printed;
+  EXPECT_NE(printed.find("value-0 = %0 : f32[1, 2, 32]"), std::string::npos) << printed;
+  const std::string listing = succeed("difinspect", {"probe.difir"});
+  EXPECT_NE(listing.find("  transformer.x_embedder = %"), std::string::npos);
+  EXPECT_NE(listing.find("# transformer.transformer_blocks.0"), std::string::npos) << "provenance is kept";
+}
+
+// --- difinspect -------------------------------------------------------------------------------------------
+
+TEST_F(ProgramTools, TheListingLetsAReaderFollowABlock) {
+  const std::string text = succeed("difinspect", {chain("step.difir")});
+  for (const char* part : {"program step\n", "inputs\n", "constants\n", "operations\n", "outputs\n",
+                           "# transformer.transformer_blocks.0.attn", "= attention(", "FLOP", "# arena ",
+                           "result of transformer.transformer_blocks.0"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  EXPECT_EQ(text.find("arena 0 +"), std::string::npos);
+  EXPECT_NE(succeed("difinspect", {chain("step.difir"), "--assignments"}).find("arena 0 + "),
+            std::string::npos);
+}
+
+TEST_F(ProgramTools, TheDocumentHoldsWhatTheListingShows) {
+  const auto document =
+      nlohmann::json::parse(succeed("difinspect", {chain("step.difir"), "--json", "--assignments"}));
+  EXPECT_EQ(document.at("kind"), "program");
+  EXPECT_EQ(document.at("inputs").at(0).at("name"), "latents");
+  const auto& operations = document.at("operations");
+  EXPECT_EQ(document.at("totals").at("operations"), operations.size());
+  double flops = 0;
+  for (const auto& operation : operations) flops += operation.at("flops").get<double>();
+  EXPECT_DOUBLE_EQ(document.at("totals").at("flops").get<double>(), flops);
+  EXPECT_GT(document.at("plan").at("arena_bytes").get<double>(), 0);
+  EXPECT_EQ(document.at("assignments").size(),
+            document.at("assignments").back().at("value").get<std::size_t>() + 1);
+}
+
+TEST_F(ProgramTools, SourceJoinsModuleAndWeightIdentityAndSaysWhatIsAbsent) {
+  const auto document = nlohmann::json::parse(
+      succeed("difinspect", {chain("step.difir"), "--source", "--bundle", chain("step.difbind"), "--json"}));
+  EXPECT_EQ(document.at("kind"), "program-source");
+  int linears = 0;
+  for (const auto& operation : document.at("operations")) {
+    if (operation.at("text").get<std::string>().find(" = linear(") == std::string::npos) continue;
+    ++linears;
+    EXPECT_TRUE(operation.at("module").is_string()) << operation;
+    ASSERT_EQ(operation.at("weights").size(), 1U) << operation;
+    EXPECT_EQ(operation.at("weights").at(0).at("identity").at("shard_sha256").get<std::string>().size(), 64U);
+    EXPECT_TRUE(operation.at("implementation").is_null());
+  }
+  EXPECT_GT(linears, 20);
+
+  const std::string alone = succeed("difinspect", {chain("step.difir"), "--source", "--op", "3"});
+  EXPECT_NE(alone.find("operation 3 "), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("operation 4 "), std::string::npos) << alone;
+  EXPECT_NE(alone.find("implementation  absent"), std::string::npos) << alone;
+}
+
+TEST_F(ProgramTools, SourceWithoutASidecarIsAllAbsent) {
+  std::filesystem::copy(chain("step.difir"), path("alone.difir"));
+  const std::string text = succeed("difinspect", {"alone.difir", "--source"});
+  EXPECT_NE(text.find("made by absent"), std::string::npos);
+  EXPECT_EQ(text.find("module          transformer"), std::string::npos);
+  const std::string joined =
+      succeed("difinspect", {"alone.difir", "--source", "--provenance", chain("step.difir.provenance.json")});
+  EXPECT_NE(joined.find("module          transformer"), std::string::npos);
+}
+
+TEST_F(ProgramTools, InspectRefusesWhatDoesNotBelongTogether) {
+  fail("difinspect", {chain("step.difir"), "--op", "3"}, 2, "belong to --source");
+  fail("difinspect", {chain("step.difir"), "--source", "--assignments"}, 2, "--assignments");
+  fail("difinspect", {chain("step.difir"), "--source", "--op", "99999"}, 2, "has operations 0 to ");
+  fail("difinspect", {chain("step.difir"), "--source", "--op", "-1"}, 2, "--op");
+  fail("difinspect", {chain("step.difir"), "--source", "--bundle", chain("decode.difbind")}, 2,
+       "another program");
+  fail("difinspect", {chain("step.difir"), "--source", "--provenance", chain("decode.difir.provenance.json")},
+       2, "fingerprint");
+  fail("difinspect", {chain("step.difbind")}, 2, "step.difbind");
+}
+
+// --- difrun -----------------------------------------------------------------------------------------------
+
+TEST_F(ProgramTools, RunsTheExportedChainToAPicture) {
+  std::vector<std::int64_t> ids(24), mask(24);
+  for (int i = 0; i < 10; ++i) ids[i] = 600 + i, mask[i] = 1;
+  write("ids.diftensor", io::HostTensor::from<std::int64_t>(DType::kI64, {1, 24}, ids));
+  write("mask.diftensor", io::HostTensor::from<std::int64_t>(DType::kI64, {1, 24}, mask));
+  succeed("difrun",
+          {"--program", chain("encode.difir"), "--weight-bundle", chain("encode.difbind"), "--verify-shards",
+           "--input", "input_ids=ids.diftensor", "--input", "attention_mask=mask.diftensor", "--output",
+           "prompt_embeds=embeds.safetensors::prompt_embeds"});
+  write("noise.diftensor", {DType::kF32, {1, 2, 32}});
+  std::string latents = "noise.diftensor";
+  for (const std::string step : {"0", "1"}) {
+    const std::vector<std::int32_t> number = {step == "0" ? 0 : 1};
+    write("step.diftensor", io::HostTensor::from<std::int32_t>(DType::kI32, {1}, number));
+    succeed("difrun",
+            {"--program", chain("step.difir"), "--weight-bundle", chain("step.difbind"), "--input",
+             "latents=" + latents, "--input", "prompt_embeds=embeds.safetensors::prompt_embeds", "--input",
+             "step=step.diftensor", "--output", "latents=latents" + step + ".diftensor"});
+    latents = "latents" + step + ".diftensor";
+  }
+  const std::string text =
+      succeed("difrun", {"--program", chain("decode.difir"), "--weight-bundle", chain("decode.difbind"),
+                         "--input", "0=" + latents, "--output", "image=image.diftensor"});
+  EXPECT_NE(text.find("image f32[1, 3, 16, 32] -> image.diftensor"), std::string::npos) << text;
+  succeed("difimage", {"image.diftensor", "."});
+  EXPECT_TRUE(std::filesystem::exists(path("frame-00000.png")));
+}
+
+TEST_F(ProgramTools, RunReportsTimesKernelsAndReasons) {
+  const std::string text = succeed("difrun", decode({"--warmups", "1", "--iterations", "2", "--trace-ops",
+                                                     "--why", "--backend", "reference"}));
+  EXPECT_NE(text.find("median of 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("conv2d"), std::string::npos) << text;
+  EXPECT_NE(text.find("vae.decoder.conv_in"), std::string::npos) << "modules stand beside the times";
+  EXPECT_NE(text.find(", folded when prepared"), std::string::npos) << text;
+
+  const auto document = nlohmann::json::parse(
+      succeed("difrun", decode({"--iterations", "3", "--trace-ops", "--json", "--backend", "reference"})));
+  EXPECT_EQ(document.at("kind"), "runtime-trace");
+  EXPECT_EQ(document.at("execution").at("preparation_reported"), true);
+  EXPECT_EQ(document.at("execution").at("run_seconds").size(), 3U);
+  EXPECT_GT(document.at("operations").size(), 10U);
+  EXPECT_EQ(document.at("backend").at("name"), "reference");
+}
+
+TEST_F(ProgramTools, RunSaysWhichBindingIsWrong) {
+  fail("difrun", {"--program", chain("decode.difir")}, 2, "needs --input ID=FILE for latents f32[1, 2, 32]");
+  fail("difrun", decode({"--input", "0=latents.diftensor"}), 2, "input latents is bound twice");
+  fail("difrun", decode({"--input", "noise=latents.diftensor"}), 2,
+       "has no input noise; its inputs: latents (%0)");
+  fail("difrun", decode({"--output", "video=v.diftensor"}), 2, "has no output video; its outputs: image");
+  fail("difrun", decode({"--output", "v.diftensor"}), 2, "expected ID=FILE");
+  fail("difrun", decode({"--output", "image=a.diftensor", "--output", "image=a.diftensor"}), 2,
+       "two tensors");
+  fail("difrun", decode({"--output", "image=/nowhere/a.diftensor"}), 2, "/nowhere");
+  write("wrong.diftensor", {DType::kF32, {1, 3, 32}});
+  fail("difrun",
+       {"--program", chain("decode.difir"), "--weight-bundle", chain("decode.difbind"), "--input",
+        "latents=wrong.diftensor"},
+       2, "wrong.diftensor is f32[1, 3, 32], the program wants f32[1, 2, 32]");
+  fail("difrun", {"--program", chain("decode.difir"), "--input", "latents=wrong.diftensor"}, 2,
+       "wrong.diftensor");
+  write("latents.diftensor", {DType::kF32, {1, 2, 32}});
+  fail("difrun", {"--program", chain("decode.difir"), "--input", "latents=latents.diftensor"}, 2,
+       "--weight-bundle");
+  fail("difrun",
+       {"--program", chain("decode.difir"), "--weight-bundle", chain("step.difbind"), "--input",
+        "latents=latents.diftensor"},
+       2, "sealed for the program with fingerprint");
+}
+
+TEST_F(ProgramTools, RunRefusesBadNumbersAndBackends) {
+  fail("difrun", decode({"--iterations", "0"}), 2, "--iterations 0: expected 1 to");
+  fail("difrun", decode({"--warmups", "-1"}), 2, "--warmups -1: expected 0 to");
+  fail("difrun", decode({"--iterations", "many"}), 2, "--iterations");
+  fail("difrun", decode({"--backend", "abacus"}), 3, "there is no backend \"abacus\"");
+  fail("difrun", decode({"--backend-plugin", (bin_dir() / "examples/libdif_pointwise.so").string()}), 3,
+       "backend pointwise: ");
+  fail("difrun", {"--program", "/nowhere.difir"}, 2, "/nowhere.difir");
+}
+
+TEST_F(ProgramTools, ValuesThatAreNotFiniteAreWrittenAndNamed) {
+  std::vector<float> values(64, std::numeric_limits<float>::quiet_NaN());
+  const std::vector<std::string> arguments =
+      decode({"--output", "image=image.diftensor", "--backend", "reference"});
+  write("latents.diftensor", io::HostTensor::f32({1, 2, 32}, values));
+  const Finished finished = run("difrun", arguments);
+  EXPECT_EQ(finished.status, 1) << finished.err;
+  EXPECT_NE(finished.err.find("is the first whose result holds NaN"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("module "), std::string::npos) << finished.err;
+  EXPECT_TRUE(std::filesystem::exists(path("image.diftensor")));
+  std::vector<std::string> allowed = arguments;
+  allowed.push_back("--allow-nonfinite");
+  succeed("difrun", allowed);
+}
+
+TEST_F(ProgramTools, ShardsThatChangedAreFoundOnRequest) {
+  // A copy of the model, exported, then changed in its last byte.
+  std::filesystem::copy(model_dir(), path("model"), std::filesystem::copy_options::recursive);
+  succeed("dif", {"generate", "x", "--model", "model", "--emit-programs", "own", "--size", "16x16", "--steps",
+                  "1", "--text-tokens", "24"});
+  const std::string file = path("model/vae/diffusion_pytorch_model.safetensors");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
+  std::string bytes = read_text(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+  write("l.diftensor", {DType::kF32, {1, 1, 32}});
+  const std::vector<std::string> arguments = {"--program",       "own/decode.difir",
+                                              "--weight-bundle", "own/decode.difbind",
+                                              "--input",         "latents=l.diftensor"};
+  succeed("difrun", arguments);
+  std::vector<std::string> verified = arguments;
+  verified.push_back("--verify-shards");
+  fail("difrun", verified, 2, "diffusion_pytorch_model.safetensors");
+}
+
+}  // namespace
+}  // namespace dif::test
