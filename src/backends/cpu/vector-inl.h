@@ -64,7 +64,7 @@ HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
   const auto odd = hn::And(high, hn::Set(d32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
   const auto nan = hn::Or(high, hn::Set(d32, 0x40));
-  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+  const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
   const auto result = hn::IfThenElse(is_nan, nan, rounded);
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, result)), d16, reinterpret_cast<std::uint16_t*>(p));
   (void)d;
