@@ -10,6 +10,7 @@
 #include "hwy/targets.h"
 #include "ops/add/add.op.h"
 #include "ops/attention/attention.op.h"
+#include "ops/cast/cast.op.h"
 #include "ops/conv2d/conv2d.op.h"
 #include "ops/group_norm/group_norm.op.h"
 #include "ops/layer_norm/layer_norm.op.h"
@@ -422,6 +423,27 @@ TEST(CpuPointwise, RoundsLikeTheReferenceBitForBit) {
           run_or_fail(run, make);
           EXPECT_TRUE(run.y().same_bytes(z)) << text(def->name, dtype, x, y);
         }
+  });
+}
+
+TEST(CpuCast, RoundsEveryF32LikeTheReferenceBitForBit) {
+  // All exponents and signs, mantissas around the ties of both formats, infinities and NaN with any payload.
+  HostTensor x({DType::kF32, {2 * 256 * 64}});
+  const std::uint32_t mantissas[] = {0,        1,        0x1fff,   0x1000,   0x1001,   0x2fff,
+                                     0x3000,   0x3001,   0x7fff,   0x8000,   0x8001,   0x17fff,
+                                     0x18000,  0x18001,  0x7fffff, 0x7ff000, 0x7fefff, 0x7f8000,
+                                     0x7f7fff, 0x400000, 0x400001, 0x3fffff, 0x555555, 0x2aaaaa};
+  for (std::uint32_t i = 0; i < 2 * 256 * 64; ++i)
+    x.as<std::uint32_t>()[i] = (i & 511) << 23 | (mantissas[(i >> 9) % std::size(mantissas)] ^ (i >> 9));
+  for_each_instruction_set([&] {
+    for (const DType to : {DType::kBF16, DType::kF16}) {
+      HostTensor copy(x.type());
+      std::memcpy(copy.data(), x.data(), x.bytes());
+      KernelRun run(ops::kCast, {to}, operands(std::move(copy)));
+      const HostTensor y = expected(run, runtime::function_kernel<reference::cast>);
+      run_or_fail(run, make_cast);
+      EXPECT_TRUE(run.y().same_bytes(y)) << text(to);
+    }
   });
 }
 
