@@ -109,7 +109,7 @@ TEST(Ops, StandHostileShapesAndAttributes) {
   std::size_t n_accepted = 0;
   for (const ir::OpDef* def : ir::all_ops()) {
     Random random(11);
-    for (int i = 0; i < 20000; ++i) {
+    for (int i = 0; i < 5000; ++i) {
       std::vector<ir::TensorType> operands;
       for (const ir::OperandDef& operand : def->operands)
         if (operand.arity == ir::Arity::kOne || random.one_in(2))
@@ -131,7 +131,7 @@ TEST(Ops, StandHostileShapesAndAttributes) {
       }
     }
   }
-  EXPECT_GT(n_accepted, 10000u);
+  EXPECT_GT(n_accepted, 5000u);
 }
 
 }  // namespace dif::conformance
