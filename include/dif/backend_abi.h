@@ -1,14 +1,15 @@
-/* The plug-in interface of Diffusion Compiler backends, in C11. A backend is a shared library that exports one function,
- * `dif_backend_entry`, and executes whole programs. docs/backends.md explains it with an example.
+/* The plug-in interface of Diffusion Compiler backends, in C11. A backend is a shared library that exports
+ * one function, `dif_backend_entry`, and executes whole programs. docs/backends.md explains it with an
+ * example.
  *
  * Conventions
- *   - Every structure starts with `struct_size`, set by whoever fills it in; a reader uses only the members that lie
- *     within it. Members are only ever appended. Unknown flags are refused.
- *   - Functions return DIF_OK or a code below and then write one sentence into the caller's dif_error. Nothing throws
- *     or ends the process. A NULL dif_error is allowed.
- *   - Strings are UTF-8 and end in NUL. Pointers passed in are valid during the call unless said otherwise.
- *   - One context is used by one thread at a time; several contexts may be used by several threads.
- */
+ *   - Every structure starts with `struct_size`, set by whoever fills it in; a reader uses only the
+ *     members that lie within it. Members are only ever appended. Unknown flags are refused.
+ *   - Functions return DIF_OK or a code below and then write one sentence into the caller's dif_error.
+ *     Nothing throws or ends the process. A NULL dif_error is allowed.
+ *   - Strings are UTF-8 and end in NUL. Pointers passed in are valid during the call unless said
+ *     otherwise.
+ *   - One context is used by one thread at a time; several contexts may be used by several threads. */
 #ifndef DIF_BACKEND_ABI_H
 #define DIF_BACKEND_ABI_H
 
@@ -19,8 +20,8 @@
 extern "C" {
 #endif
 
-/* A plug-in with another major version is refused. A host accepts any minor version and never calls a function that
- * lies past the plug-in's struct_size. */
+/* A plug-in with another major version is refused. A host accepts any minor version and never calls a
+ * function that lies past the plug-in's struct_size. */
 #define DIF_ABI_MAJOR 1
 #define DIF_ABI_MINOR 0
 
@@ -29,13 +30,13 @@ extern "C" {
 typedef int32_t dif_code;
 enum {
   DIF_OK = 0,
-  DIF_ERROR_ANSWER_NO = 1,    /* ran, and the answer is no */
-  DIF_ERROR_NON_FINITE = 2,   /* NaN or infinity where the caller asked to look for it */
-  DIF_ERROR_INVALID = 3,      /* an argument or the program is wrong */
-  DIF_ERROR_UNAVAILABLE = 4,  /* no driver, device or library; an operation that this backend does not have */
-  DIF_ERROR_MEMORY = 5,       /* memory cap, device or host too small */
-  DIF_ERROR_INTERNAL = 6,     /* a bug of the backend */
-  DIF_ERROR_CANCELLED = 7     /* the cancel callback said so */
+  DIF_ERROR_ANSWER_NO = 1,   /* ran, and the answer is no */
+  DIF_ERROR_NON_FINITE = 2,  /* NaN or infinity where the caller asked to look for it */
+  DIF_ERROR_INVALID = 3,     /* an argument or the program is wrong */
+  DIF_ERROR_UNAVAILABLE = 4, /* no driver, device or library; an operation that this backend does not have */
+  DIF_ERROR_MEMORY = 5,      /* memory cap, device or host too small */
+  DIF_ERROR_INTERNAL = 6,    /* a bug of the backend */
+  DIF_ERROR_CANCELLED = 7    /* the cancel callback said so */
 };
 
 /* Element types: the numbers of enum class dif::DType (include/dif/dtype.h). */
@@ -44,9 +45,10 @@ typedef uint32_t dif_dtype;
 /* A caller-owned buffer for one sentence. */
 typedef struct dif_error {
   uint32_t struct_size;
-  char* text;        /* receives a NUL-terminated sentence, cut at a character boundary when it does not fit */
-  size_t text_size;  /* bytes of `text` */
-  uint32_t operation; /* set by the backend: index of the operation that failed, DIF_NO_OPERATION when none is known */
+  char* text;       /* receives a NUL-terminated sentence, cut at a character boundary when it does not fit */
+  size_t text_size; /* bytes of `text` */
+  uint32_t operation; /* set by the backend: index of the operation that failed, DIF_NO_OPERATION when none is
+                         known */
 } dif_error;
 
 #define DIF_NO_OPERATION UINT32_MAX
@@ -60,23 +62,24 @@ enum { DIF_LOG_DEBUG = 0, DIF_LOG_INFO = 1, DIF_LOG_WARNING = 2 };
 /* One operation that ran, reported while tracing. */
 typedef struct dif_trace_event {
   uint32_t struct_size;
-  uint32_t operation;     /* index in the program */
-  const char* op_name;    /* e.g. "linear" */
-  const char* kernel;     /* e.g. "onednn_matmul" */
+  uint32_t operation;  /* index in the program */
+  const char* op_name; /* e.g. "linear" */
+  const char* kernel;  /* e.g. "onednn_matmul" */
   uint64_t nanoseconds;
 } dif_trace_event;
 
 typedef struct dif_context_options {
   uint32_t struct_size;
-  int32_t device;             /* index, 0 = first */
-  uint32_t threads;           /* host threads, 0 = the CPUs that the process may use */
-  uint32_t reserved;          /* 0 */
-  uint64_t memory_cap_bytes;  /* of the device memory that this context may hold, 0 = no cap */
-  const char* cache_dir;      /* NULL = keep nothing on disk */
-  void* user;                 /* handed to the callbacks */
-  void (*log)(void* user, int32_t level, const char* sentence);       /* may be NULL */
-  void (*trace)(void* user, const dif_trace_event* event);            /* NULL = no tracing */
-  int32_t (*cancelled)(void* user); /* may be NULL; polled at least once per operation or step: non-zero = stop */
+  int32_t device;            /* index, 0 = first */
+  uint32_t threads;          /* host threads, 0 = the CPUs that the process may use */
+  uint32_t reserved;         /* 0 */
+  uint64_t memory_cap_bytes; /* of the device memory that this context may hold, 0 = no cap */
+  const char* cache_dir;     /* NULL = keep nothing on disk */
+  void* user;                /* handed to the callbacks */
+  void (*log)(void* user, int32_t level, const char* sentence); /* may be NULL */
+  void (*trace)(void* user, const dif_trace_event* event);      /* NULL = no tracing */
+  int32_t (*cancelled)(
+      void* user); /* may be NULL; polled at least once per operation or step: non-zero = stop */
 } dif_context_options;
 
 typedef struct dif_tensor_type {
@@ -85,38 +88,39 @@ typedef struct dif_tensor_type {
   int64_t dims[DIF_MAX_RANK];
 } dif_tensor_type;
 
-/* A constant of the program. The memory stays valid until the program is destroyed, or until the backend calls
- * `release` for it. */
+/* A constant of the program. The memory stays valid until the program is destroyed, or until the backend
+ * calls `release` for it. */
 typedef struct dif_constant {
   uint32_t struct_size;
-  int32_t fd;             /* a file that holds the same bytes, or -1 */
-  uint64_t file_offset;   /* of the first byte in `fd` */
+  int32_t fd;           /* a file that holds the same bytes, or -1 */
+  uint64_t file_offset; /* of the first byte in `fd` */
   const char* name;
   dif_tensor_type type;
-  const void* data;       /* read-only, dense, row-major; alignment of the file (may be 1) */
+  const void* data; /* read-only, dense, row-major; alignment of the file (may be 1) */
   uint64_t bytes;
 } dif_constant;
 
 typedef struct dif_prepare_options {
   uint32_t struct_size;
   uint32_t n_constants;
-  const void* program;        /* canonical bytes: a DiffIR FlatBuffer (schemas/difir.fbs) */
+  const void* program; /* canonical bytes: a DiffIR FlatBuffer (schemas/difir.fbs) */
   uint64_t program_bytes;
-  const dif_constant* constants; /* in the order of the program's constant list; names and types must match it */
+  const dif_constant*
+      constants; /* in the order of the program's constant list; names and types must match it */
   void* user;
   void (*release)(void* user, uint32_t constant); /* may be NULL: the backend no longer reads constants[i] */
 } dif_prepare_options;
 
-/* What a prepared program holds, in bytes. `details` is a JSON document (kernels per operation and why others
- * declined), owned by the program. */
+/* What a prepared program holds, in bytes. `details` is a JSON document (kernels per operation and why
+ * others declined), owned by the program. */
 typedef struct dif_report {
   uint32_t struct_size;
   uint32_t n_operations;
-  uint64_t arena_bytes;       /* intermediate values */
-  uint64_t workspace_bytes;   /* scratch of kernels */
-  uint64_t resident_bytes;    /* constants copied or kept on the device, folded ones included */
-  uint64_t streamed_bytes;    /* constants read again in every run */
-  uint64_t prepacked_bytes;   /* constants that kernels hold in a layout of their own */
+  uint64_t arena_bytes;     /* intermediate values */
+  uint64_t workspace_bytes; /* scratch of kernels */
+  uint64_t resident_bytes;  /* constants copied or kept on the device, folded ones included */
+  uint64_t streamed_bytes;  /* constants read again in every run */
+  uint64_t prepacked_bytes; /* constants that kernels hold in a layout of their own */
   uint64_t pinned_host_bytes;
   const char* details;
 } dif_report;
@@ -132,8 +136,8 @@ typedef struct dif_tensor {
 } dif_tensor;
 
 enum {
-  /* After each operation look for NaN and infinity in its result; stop with DIF_ERROR_NON_FINITE and a sentence
-   * that names the operation's index and its largest finite operand. */
+  /* After each operation look for NaN and infinity in its result; stop with DIF_ERROR_NON_FINITE and a
+   * sentence that names the operation's index and its largest finite operand. */
   DIF_RUN_CHECK_OPERATIONS = 1u
 };
 
@@ -143,16 +147,17 @@ typedef struct dif_run_options {
   const dif_tensor* inputs; /* in the order of the program's inputs */
   uint32_t n_inputs;
   uint32_t n_outputs;
-  dif_tensor* outputs;      /* in the order of the program's outputs */
+  dif_tensor* outputs; /* in the order of the program's outputs */
 } dif_run_options;
 
 /* One finished step of run_loop. */
 typedef struct dif_step_event {
   uint32_t struct_size;
   uint32_t step;
-  uint32_t all_finite;      /* 0 when a carried output holds NaN or infinity */
+  uint32_t all_finite; /* 0 when a carried output holds NaN or infinity */
   uint32_t reserved;
-  const void* carried;      /* host copy of carried output 0 when `wants_state` was set, else NULL; valid in the call */
+  const void*
+      carried; /* host copy of carried output 0 when `wants_state` was set, else NULL; valid in the call */
   uint64_t carried_bytes;
 } dif_step_event;
 
@@ -161,21 +166,22 @@ typedef struct dif_carry {
   uint32_t input;  /* ... this input of the next step (same type) */
 } dif_carry;
 
-/* Runs the program for step = first_step .. first_step + n_steps - 1. The step number is written into an i32 [1] input.
- * Outputs receive the values of the last step. */
+/* Runs the program for step = first_step .. first_step + n_steps - 1. The step number is written into an
+ * i32 [1] input. Outputs receive the values of the last step. */
 typedef struct dif_loop_options {
   uint32_t struct_size;
   uint32_t flags;
   dif_run_options run;
   uint32_t first_step;
   uint32_t n_steps;
-  uint32_t step_input;      /* index of the i32 [1] input */
+  uint32_t step_input; /* index of the i32 [1] input */
   uint32_t n_carries;
   const dif_carry* carries;
-  uint32_t wants_state;     /* 1: step events carry a host copy of carried output 0 */
+  uint32_t wants_state; /* 1: step events carry a host copy of carried output 0 */
   uint32_t reserved;
   void* user;
-  /* Called after each step; non-zero = stop with DIF_ERROR_CANCELLED (DIF_ERROR_NON_FINITE when all_finite was 0). */
+  /* Called after each step; non-zero = stop with DIF_ERROR_CANCELLED (DIF_ERROR_NON_FINITE when all_finite
+   * was 0). */
   int32_t (*on_step)(void* user, const dif_step_event* event);
 } dif_loop_options;
 
@@ -183,11 +189,11 @@ typedef struct dif_backend_api {
   uint32_t struct_size;
   uint16_t abi_major;
   uint16_t abi_minor;
-  const char* name;     /* "cpu" */
-  const char* version;  /* of the plug-in, for people */
+  const char* name;    /* "cpu" */
+  const char* version; /* of the plug-in, for people */
 
-  /* One JSON document about devices and libraries found, for difprobe and doctor; works without a device. The text
-   * belongs to the library. */
+  /* One JSON document about devices and libraries found, for difprobe and doctor; works without a device.
+   * The text belongs to the library. */
   dif_code (*probe)(const char** json, dif_error* error);
 
   dif_code (*context_create)(const dif_context_options* options, dif_context** context, dif_error* error);
@@ -203,15 +209,17 @@ typedef struct dif_backend_api {
   dif_code (*run_loop)(dif_prepared* prepared, const dif_loop_options* options, dif_error* error);
 
   /* Values pass tensors between programs of one context without the host. */
-  dif_code (*value_create)(dif_context* context, const dif_tensor_type* type, dif_value** value, dif_error* error);
+  dif_code (*value_create)(dif_context* context, const dif_tensor_type* type, dif_value** value,
+                           dif_error* error);
   void (*value_destroy)(dif_value* value);
   dif_code (*value_write)(dif_value* value, const void* data, uint64_t bytes, dif_error* error);
   dif_code (*value_read)(const dif_value* value, void* data, uint64_t bytes, dif_error* error);
 } dif_backend_api;
 
-/* Exported by the plug-in. Returns NULL when it cannot serve a host of that major version. The structure lives as long
- * as the library. */
-typedef const dif_backend_api* (*dif_backend_entry_function)(uint16_t host_abi_major, uint16_t host_abi_minor);
+/* Exported by the plug-in. Returns NULL when it cannot serve a host of that major version. The structure
+ * lives as long as the library. */
+typedef const dif_backend_api* (*dif_backend_entry_function)(uint16_t host_abi_major,
+                                                             uint16_t host_abi_minor);
 
 #if defined(_WIN32)
 #define DIF_BACKEND_EXPORT __declspec(dllexport)
