@@ -110,9 +110,11 @@ static void change_layout(const PlanarImage& image, bool to_blocked, std::int64_
   const std::int64_t n_blocks = ceil_div(image.channels, width);
   const std::int64_t chunk = std::max<std::int64_t>(16, kBlockElements / width / 16 * 16);
   const std::int64_t chunks = ceil_div(image.positions, chunk);
+  // Positions before channels: a convolution gives the first rows to the first thread, which then finds them
+  // in its own cache.
   for_blocks(n_blocks * chunks, [&](std::int64_t task) {
-    const std::int64_t begin = task % chunks * chunk;
-    run({image, width, task / chunks, begin, std::min(begin + chunk, image.positions)}, to_blocked, from, x,
+    const std::int64_t begin = task / n_blocks * chunk;
+    run({image, width, task % n_blocks, begin, std::min(begin + chunk, image.positions)}, to_blocked, from, x,
         to, y);
   });
 }
