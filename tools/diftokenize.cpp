@@ -37,7 +37,8 @@ class Tokenize {
     if (given("--diftensor-out")) DIF_TRY(text::write_id_tensor(options_.diftensor_out, ids));
     if (given("--flux2-inputs-out")) {
       DIF_ASSIGN(const auto encoded, encode(tokenizer, prompt, text::kFlux2Prompt));
-      DIF_TRY(text::write_flux2_inputs(options_.flux2_inputs_out, encoded));
+      DIF_ASSIGN(const auto negative, encode(tokenizer, "", text::kFlux2Prompt));
+      DIF_TRY(text::write_flux2_inputs(options_.flux2_inputs_out, encoded, negative));
     }
     if (given("--krea2-inputs-out")) {
       DIF_ASSIGN(const text::PromptLayout layout, text::krea2_prompt(tokenizer));
@@ -111,7 +112,8 @@ int run(int argc, char** argv) {
   app.add_option("--diftensor-out", o.diftensor_out, "write the ids of the text as an i32 tensor")
       ->excludes(battery);
   app.add_option("--flux2-inputs-out", o.flux2_inputs_out,
-                 "write the templated, padded ids and their mask for FLUX.2 (safetensors)")
+                 "write the templated, padded ids and masks of the prompt and the empty negative prompt for "
+                 "FLUX.2 (safetensors)")
       ->excludes(battery);
   app.add_option("--krea2-inputs-out", o.krea2_inputs_out,
                  "write the templated, padded ids, their mask and positions for Krea 2 (safetensors)")

@@ -1,21 +1,29 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/bundled.h"
 #include "cli/interrupt.h"
+#include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
+#include "frontends/family.h"
 #include "frontends/model.h"
+#include "io/atomic_file.h"
+#include "io/json.h"
 #include "io/png.h"
+#include "io/printable.h"
 #include "io/tensor_file.h"
 #include "pipelines/generation_record.h"
+#include "pipelines/picture_size.h"
 #include "pipelines/program_export.h"
 #include "pipelines/text_to_image.h"
 #include "tools.h"
@@ -31,11 +39,11 @@ constexpr std::int64_t kMaxBatch = 10000;
 struct Options {
   std::string prompt, negative_prompt, model, output = "out.png", from;
   std::string seed, dtype = "f32", noise_dtype = "f32";
-  std::string save_latents, init_latents, emit_programs;
+  std::string save_latents, init_latents, emit_programs, fit = "exact";
   std::int64_t steps = 0, batch = 1, text_tokens = 0;
   double guidance = 0;
   std::string size;
-  bool no_metadata = false, allow_nonfinite = false;
+  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false;
 };
 
 Result<std::uint64_t> parse_seed(const std::string& text) {
@@ -46,21 +54,41 @@ Result<std::uint64_t> parse_seed(const std::string& text) {
   std::uint64_t seed = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc() || end != text.data() + text.size())
-    return invalid_input("--seed {}: expected a whole number from 0 to 2^64-1, or -1 to draw one", text);
+    return invalid_input("--seed {}: expected a whole number from 0 to 2^64-1, or -1 to draw one",
+                         io::printable(text, 40));
   if (seed > UINT32_MAX)
     cli::print_warning(
         fmt::format("seed {}: only its low 32 bits count, as in PyTorch ({})", seed, seed & UINT32_MAX));
   return seed;
 }
 
-Status parse_size(const std::string& text, GenerationSettings& settings) {
+/// Width and height.
+Result<std::pair<std::int64_t, std::int64_t>> parse_size(const std::string& text) {
   const char* const end = text.data() + text.size();
-  const auto width = std::from_chars(text.data(), end, settings.width);
-  if (width.ec == std::errc() && width.ptr != end && *width.ptr == 'x') {
-    const auto height = std::from_chars(width.ptr + 1, end, settings.height);
-    if (height.ec == std::errc() && height.ptr == end) return ok();
+  std::int64_t width = 0, height = 0;
+  const auto first = std::from_chars(text.data(), end, width);
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == 'x') {
+    const auto second = std::from_chars(first.ptr + 1, end, height);
+    if (second.ec == std::errc() && second.ptr == end) return std::pair(width, height);
   }
-  return invalid_input("--size {}: expected WIDTHxHEIGHT in pixels, such as 128x128", text);
+  return invalid_input("--size {}: expected WIDTHxHEIGHT in pixels, such as 128x128",
+                       io::printable(text, 40));
+}
+
+/// Whether a file can be written there, asked before the work and not after it. What is no regular file (a
+/// pipe, a device) is left alone: its reader would see it close.
+Status check_output(const std::string& path) {
+  std::error_code error;
+  if (path.empty() || (std::filesystem::exists(path, error) && std::filesystem::is_other(path, error)))
+    return ok();
+  DIF_TRY(io::AtomicFile::create(path));
+  return ok();
+}
+
+/// What this process can still have, for a backend that keeps everything in host memory; 0 = not known.
+std::uint64_t available_memory(const std::string& backend) {
+  const bool in_host_memory = backend == "cpu" || backend == "reference";
+  return in_host_memory ? std::max<std::uint64_t>(cli::read_machine().memory_available_bytes, 1) : 0;
 }
 
 Result<DType> parse_dtype(std::string_view option, const std::string& name,
@@ -72,6 +100,15 @@ Result<DType> parse_dtype(std::string_view option, const std::string& name,
     names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype_name(candidate));
   }
   return invalid_input("{} {}: expected one of {}", option, name, names);
+}
+
+/// The plug-in's document; as text when it is none, or nested deeper than anything sensible.
+nlohmann::ordered_json details_of(const runtime::PreparedReport& report) {
+  constexpr std::uint64_t kMaxDetailsBytes = std::uint64_t{64} << 20;
+  const auto document = io::JsonDocument::parse(report.details, "the backend's report",
+                                                {.max_bytes = kMaxDetailsBytes, .max_depth = 64});
+  return document ? nlohmann::ordered_json::parse(report.details, nullptr, false)
+                  : nlohmann::ordered_json(io::printable(report.details));
 }
 
 /// out.png -> out-3.png when there are several pictures.
@@ -89,15 +126,18 @@ class Generate {
       : app_(app), options_(options), backend_(backend), report_(report), progress_(progress.create()) {}
 
   Status run() {
-    if (options_.batch < 1 || options_.batch > kMaxBatch)
-      return invalid_input("--batch {}: expected 1 to {}", options_.batch, kMaxBatch);
     DIF_ASSIGN(const std::string folder, model_folder());
     DIF_ASSIGN(model_, frontends::open_model(folder));
     DIF_TRY(choose_settings());
     if (!options_.emit_programs.empty()) return emit_programs();
+    DIF_TRY(check_output(picture_path(options_.output, 0, options_.batch)));
+    if (!options_.save_latents.empty())
+      DIF_TRY(check_output(picture_path(options_.save_latents, 0, options_.batch)));
+    DIF_TRY(check_output(report_.report));
     DIF_TRY(read_init_latents());
     DIF_ASSIGN(auto context, backend_.create({}, &backend_choice_));
     backend_name_ = context->library().name();
+    settings_.available_bytes = available_memory(backend_name_);
     DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
     if (!options_.no_metadata || report_.wanted()) {
       DIF_ASSIGN(model_digest_, model_->digest());
@@ -117,13 +157,11 @@ class Generate {
 
   Status choose_settings() {
     const frontends::GenerationDefaults defaults = model_->defaults();
-    settings_ = {.width = defaults.width,
-                 .height = defaults.height,
-                 .steps = defaults.steps,
-                 .guidance = defaults.guidance,
-                 .text_tokens = defaults.text_tokens};
+    std::pair size = {defaults.width, defaults.height};
+    fit_ = *fit_from_name(options_.fit);
+    settings_ = {.steps = defaults.steps, .guidance = defaults.guidance, .text_tokens = defaults.text_tokens};
     seed_ = kDefaultSeed;
-    if (!options_.from.empty()) DIF_TRY(take_from_picture());
+    if (!options_.from.empty()) DIF_TRY(take_from_picture(size));
     if (given("prompt")) settings_.prompt = options_.prompt;
     if (!given("prompt") && options_.from.empty())
       return invalid_input("a prompt is needed: dif generate \"a red apple\" -o apple.png");
@@ -131,7 +169,10 @@ class Generate {
     if (given("--steps")) settings_.steps = options_.steps;
     if (given("--guidance")) settings_.guidance = static_cast<float>(options_.guidance);
     if (given("--text-tokens")) settings_.text_tokens = options_.text_tokens;
-    if (given("--size")) DIF_TRY(parse_size(options_.size, settings_));
+    if (given("--size")) {
+      DIF_ASSIGN(size, parse_size(options_.size));
+    }
+    DIF_TRY(choose_size(size));
     if (given("--seed")) {
       DIF_ASSIGN(seed_, parse_seed(options_.seed));
       if (options_.seed == "-1") fmt::print(stderr, "seed {}\n", seed_);
@@ -140,6 +181,7 @@ class Generate {
     DIF_ASSIGN(settings_.noise_dtype,
                parse_dtype("--noise-dtype", options_.noise_dtype, {DType::kF32, DType::kBF16, DType::kF16}));
     settings_.allow_nonfinite = options_.allow_nonfinite;
+    settings_.strict_prompt = options_.strict_prompt;
     if (given("--guidance") && !model_->supports_guidance() && settings_.guidance != 1.0f)
       cli::print_warning("this model is distilled: guidance has no effect");
     if (given("--guidance") && model_->supports_guidance() &&
@@ -149,13 +191,23 @@ class Generate {
     return ok();
   }
 
-  Status take_from_picture() {
+  Status choose_size(std::pair<std::int64_t, std::int64_t> asked) {
+    DIF_ASSIGN(size_, fit_size(asked.first, asked.second, model_->size_multiple(), fit_));
+    settings_.width = size_.drawn_width;
+    settings_.height = size_.drawn_height;
+    if (std::pair(size_.width, size_.height) != asked)
+      cli::print_warning(fmt::format("{}x{} is drawn as {}x{}, the nearest size of this model", asked.first,
+                                     asked.second, size_.width, size_.height));
+    return ok();
+  }
+
+  Status take_from_picture(std::pair<std::int64_t, std::int64_t>& size) {
     DIF_ASSIGN(const auto texts, io::read_png_text(options_.from));
     DIF_ASSIGN(const GenerationRecord record, find_generation_record(texts, options_.from));
     settings_.prompt = record.prompt;
     settings_.negative_prompt = record.negative_prompt;
-    settings_.width = record.width;
-    settings_.height = record.height;
+    size = {record.width, record.height};
+    if (record.padded && !given("--fit")) fit_ = Fit::kPad;
     settings_.steps = record.steps;
     settings_.guidance = static_cast<float>(record.guidance);
     settings_.text_tokens = record.text_tokens;
@@ -199,7 +251,10 @@ class Generate {
     }
     const std::string path = picture_path(options_.output, index, options_.batch);
     if (cli::stop_requested()) return fail(ErrorCode::kCancelled, "stopped before {} was written", path);
-    DIF_TRY(io::write_png(path, picture.image, texts));
+    DIF_TRY(io::write_png(path,
+                          crop_to_middle(picture.image, static_cast<std::uint32_t>(size_.width),
+                                         static_cast<std::uint32_t>(size_.height)),
+                          texts));
     pictures_.push_back({{"path", path}, {"seed", picture.seed}});
     if (!report_.json) return cli::print_result(path + "\n");
     return ok();
@@ -212,8 +267,9 @@ class Generate {
     record.seed = picture.seed;
     record.steps = settings_.steps;
     record.guidance = settings_.guidance;
-    record.width = settings_.width;
-    record.height = settings_.height;
+    record.width = size_.width;
+    record.height = size_.height;
+    record.padded = size_.width != size_.drawn_width || size_.height != size_.drawn_height;
     record.batch_index = index;
     record.batch_count = options_.batch;
     record.text_tokens = settings_.text_tokens;
@@ -236,24 +292,25 @@ class Generate {
                            {"steps", settings_.steps},
                            {"guidance", settings_.guidance},
                            {"guided", pipeline_->guided()},
-                           {"width", settings_.width},
-                           {"height", settings_.height},
+                           {"width", size_.width},
+                           {"height", size_.height},
+                           {"drawn_width", size_.drawn_width},
+                           {"drawn_height", size_.drawn_height},
                            {"text_tokens", settings_.text_tokens},
                            {"dtype", dtype_name(settings_.dtype)}};
     document["model"] = {{"name", model_->name()}, {"family", model_->family()}, {"digest", model_digest_}};
     document["backend"] = {{"name", backend_name_}, {"choice", backend_choice_}};
     for (const ProgramReport& program : pipeline_->programs()) {
       const runtime::PreparedReport& memory = program.memory;
-      document["programs"].push_back(
-          {{"name", program.name},
-           {"fingerprint", program.fingerprint},
-           {"flops", program.flops},
-           {"arena_bytes", memory.arena_bytes},
-           {"workspace_bytes", memory.workspace_bytes},
-           {"resident_bytes", memory.resident_bytes},
-           {"streamed_bytes", memory.streamed_bytes},
-           {"prepacked_bytes", memory.prepacked_bytes},
-           {"details", nlohmann::ordered_json::parse(memory.details, nullptr, false)}});
+      document["programs"].push_back({{"name", program.name},
+                                      {"fingerprint", program.fingerprint},
+                                      {"flops", program.flops},
+                                      {"arena_bytes", memory.arena_bytes},
+                                      {"workspace_bytes", memory.workspace_bytes},
+                                      {"resident_bytes", memory.resident_bytes},
+                                      {"streamed_bytes", memory.streamed_bytes},
+                                      {"prepacked_bytes", memory.prepacked_bytes},
+                                      {"details", details_of(memory)}});
     }
     for (const StageTime& time : pipeline_->times())
       document["stages"].push_back({{"stage", time.stage}, {"seconds", time.seconds}});
@@ -267,6 +324,8 @@ class Generate {
   const cli::ReportOptions& report_;
   cli::Progress progress_;
   GenerationSettings settings_;
+  PictureSize size_;
+  Fit fit_ = Fit::kExact;
   std::uint64_t seed_ = kDefaultSeed;
   std::unique_ptr<frontends::Model> model_;
   std::unique_ptr<TextToImage> pipeline_;
@@ -286,12 +345,23 @@ int run(int argc, char** argv) {
   app.add_option("--negative-prompt", o.negative_prompt, "what guidance steers away from");
   app.add_option("--seed", o.seed,
                  "0 to 2^64-1, -1 draws one (default 42); picture i of a batch uses seed + i");
-  app.add_option("--steps", o.steps, "denoising steps (default: the model's)");
-  app.add_option("--guidance", o.guidance,
-                 "guidance scale; up to 1 means one evaluation a step (default: the model's)");
+  cli::expect_whole(app.add_option("--steps", o.steps, "denoising steps (default: the model's)"), 1,
+                    frontends::kMaxSteps);
+  cli::expect_number(
+      app.add_option("--guidance", o.guidance,
+                     "guidance scale; up to 1 means one evaluation a step (default: the model's)"),
+      0, frontends::kMaxGuidance);
   app.add_option("--size", o.size, "WIDTHxHEIGHT in pixels (default: the model's)");
-  app.add_option("--batch", o.batch, "number of pictures")->capture_default_str();
-  app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)");
+  app.add_option(
+         "--fit", o.fit,
+         "a size that the model cannot draw: exact refuses it, round takes the nearest, pad draws the next "
+         "larger and keeps its middle")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"exact", "round", "pad"}));
+  cli::expect_whole(app.add_option("--batch", o.batch, "number of pictures")->capture_default_str(), 1,
+                    kMaxBatch);
+  cli::expect_whole(
+      app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)"));
   app.add_option("--from", o.from,
                  "repeat the run recorded in PICTURE.png; other options override its record");
   app.add_option("--dtype", o.dtype, "arithmetic of encoder and denoiser: f32")->capture_default_str();
@@ -302,6 +372,8 @@ int run(int argc, char** argv) {
                  "start from FILE.diftensor or FILE.safetensors::NAME, not from noise");
   app.add_option("--emit-programs", o.emit_programs,
                  "write the chain's programs and bundles into DIR and stop");
+  app.add_flag("--strict-prompt", o.strict_prompt,
+               "a prompt longer than --text-tokens is an error, not a warning");
   app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");
   app.add_flag("--allow-nonfinite", o.allow_nonfinite,
                "write the picture even when values are NaN or infinite");

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <optional>
 
 namespace dif {
@@ -12,6 +13,12 @@ std::optional<T> checked_add(T a, T b) {
   T sum;
   if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
   return sum;
+}
+
+/// a + b, or the largest number there is: for sizes that are compared with what a machine has.
+template <std::unsigned_integral T>
+constexpr T saturating_add(T a, T b) {
+  return a > std::numeric_limits<T>::max() - b ? std::numeric_limits<T>::max() : a + b;
 }
 
 /// a * b, or nothing on overflow.

@@ -4,8 +4,8 @@
 
 namespace dif::cli {
 
-int exit_status(const Error& error) {
-  switch (error.code) {
+int exit_status(ErrorCode code) {
+  switch (code) {
     case ErrorCode::kAnswerNo:
     case ErrorCode::kNonFinite:
       return 1;

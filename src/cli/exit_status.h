@@ -4,8 +4,8 @@
 
 namespace dif::cli {
 
-/// The process exit status of an error (docs/exit-status.md). A cancelled run gives 128 + the signal that
-/// stopped it.
-int exit_status(const Error& error);
+/// The process exit status of a class of errors (docs/exit-status.md). A cancelled run gives 128 + the signal
+/// that stopped it.
+int exit_status(ErrorCode code);
 
 }  // namespace dif::cli

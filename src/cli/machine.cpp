@@ -1,6 +1,7 @@
 #include "cli/machine.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,6 +152,12 @@ Machine read_machine(const fs::path& root) {
   machine.memory_limit_bytes = limit.limit;
   if (limit.limit != 0)
     machine.memory_available_bytes = std::min(machine.memory_available_bytes, limit.available);
+  rlimit space = {};  // ulimit -v
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
+    const std::uint64_t used = kilobytes(root / "proc/self/status", "VmSize");
+    const std::uint64_t left = space.rlim_cur > used ? space.rlim_cur - used : 0;
+    machine.memory_available_bytes = std::min(machine.memory_available_bytes, left);
+  }
   return machine;
 }
 

@@ -17,7 +17,7 @@ struct Machine {
   unsigned cpus_usable = 1;  ///< affinity mask and control group's quota, rounded up
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_limit_bytes = 0;      ///< of the control group; 0 = none
-  std::uint64_t memory_available_bytes = 0;  ///< what can still be had: of the system, and below the limit
+  std::uint64_t memory_available_bytes = 0;  ///< what can still be had: of the system, and below the limits
 };
 
 /// Reads proc/ and sys/fs/cgroup/ (version 2, or 1) below `root`; what is not there stays at its default.

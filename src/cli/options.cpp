@@ -1,12 +1,14 @@
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
-#include <thread>
+#include <charconv>
+#include <optional>
 
 #include "base/error.h"
 #include "cli/interrupt.h"
 #include "cli/tool.h"
 #include "io/atomic_file.h"
+#include "io/printable.h"
 #include "runtime/backend_library.h"
 
 namespace dif::cli {
@@ -14,28 +16,58 @@ namespace dif::cli {
 namespace {
 
 constexpr std::int64_t kMaxThreads = 1024;
+constexpr std::int64_t kMaxMemoryMib = std::int64_t{1} << 40;
 
 /// Backends that `auto` tries, best first.
 constexpr const char* kAutoOrder[] = {"cpu", "reference"};
 
+/// The number that the whole text is; nothing when it is none or does not fit.
+template <class Number>
+std::optional<Number> parse_whole_text(const std::string& text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Checks before CLI11 converts, and rewrites the text so that a leading zero does not make it octal.
+template <class Number>
+void expect_in_range(CLI::Option* option, Number low, Number high, const std::string& expected) {
+  option->transform([=](const std::string& text) {
+    const auto number = parse_whole_text<Number>(text);
+    if (!number || !(*number >= low && *number <= high))
+      throw CLI::ConversionError(fmt::format("{} {}: expected {}", option->get_name(),
+                                             text.empty() ? "\"\"" : io::printable(text, 40), expected));
+    return fmt::format("{}", *number);
+  });
+}
+
 }  // namespace
+
+void expect_whole(CLI::Option* option, std::int64_t low, std::int64_t high) {
+  const bool any = low == INT64_MIN && high == INT64_MAX;
+  expect_in_range(option, low, high, any ? "a whole number" : fmt::format("{} to {}", low, high));
+}
+
+void expect_number(CLI::Option* option, double low, double high) {
+  expect_in_range(option, low, high, fmt::format("a number from {} to {}", low, high));
+}
 
 BackendOptions::BackendOptions(CLI::App& app) {
   app.add_option("--backend", backend, "executor: auto, cpu, reference, null, or another libdif_NAME.so")
       ->capture_default_str();
   app.add_option("--backend-plugin", plugin, "a backend library FILE.so instead of --backend");
-  app.add_option("--device", device, "device index")->capture_default_str();
-  app.add_option("--threads", threads, "host threads; 0 = the CPUs that this process may use")
-      ->capture_default_str();
-  app.add_option("--memory-cap-mib", memory_cap_mib, "device memory that may be held; 0 = no cap");
+  expect_whole(app.add_option("--device", device, "device index")->capture_default_str(), 0, INT32_MAX);
+  expect_whole(app.add_option("--threads", threads, "host threads; 0 = the CPUs that this process may use")
+                   ->capture_default_str(),
+               0, kMaxThreads);
+  expect_whole(
+      app.add_option("--memory-cap-mib", memory_cap_mib, "device memory that may be held; 0 = no cap"), 0,
+      kMaxMemoryMib);
 }
 
 Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::ContextOptions options,
                                                                  std::string* choice) const {
-  if (threads < 0 || threads > kMaxThreads)
-    return invalid_input("--threads {}: expected 0 to {}", threads, kMaxThreads);
-  if (device < 0) return invalid_input("--device {}: expected 0 or more", device);
-  if (memory_cap_mib > (1ULL << 40)) return invalid_input("--memory-cap-mib {}: too large", memory_cap_mib);
   options.device = device;
   options.threads = static_cast<unsigned>(threads);
   options.memory_cap_bytes = memory_cap_mib << 20;

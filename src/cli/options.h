@@ -10,10 +10,17 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 /// Groups of options that mean the same in every tool that has them.
 namespace dif::cli {
+
+/// Refuses anything but a decimal whole number in the range, with one sentence that names option, text and
+/// range.
+void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_t high = INT64_MAX);
+/// Refuses anything but a decimal number in the range; NaN and infinity are in none.
+void expect_number(CLI::Option* option, double low, double high);
 
 /// --backend, --backend-plugin, --device, --threads, --memory-cap-mib
 struct BackendOptions {

@@ -18,7 +18,7 @@ namespace {
 
 int finish(const Error& error) {
   fmt::print(stderr, "{}: {}\n", error.code == ErrorCode::kCancelled ? "stopped" : "error", error.message);
-  return exit_status(error);
+  return exit_status(error.code);
 }
 
 }  // namespace
@@ -43,7 +43,9 @@ int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>&
     const Status status = body();
     return status ? 0 : finish(status.error());
   } catch (const std::bad_alloc&) {
-    return finish({ErrorCode::kOutOfMemory, "the system has no memory left; choose a smaller size"});
+    // There may be no memory for a sentence of our own either.
+    std::fputs("error: the system has no memory left; choose a smaller size\n", stderr);
+    return exit_status(ErrorCode::kOutOfMemory);
   } catch (const std::exception& exception) {
     return finish(
         {ErrorCode::kInternal, fmt::format("unexpected: {}; please report this", exception.what())});

@@ -96,7 +96,8 @@ Status validate(const GenerationRecord& record, std::string_view source) {
   check.integer("width", record.width, 1, kMaxSide);
   check.integer("height", record.height, 1, kMaxSide);
   check.integer("batch_count", record.batch_count, 1, kMaxCount);
-  check.integer("batch_index", record.batch_index, 0, record.batch_count - 1);
+  // A batch_count below 1 was noted above; it must not be subtracted from.
+  check.integer("batch_index", record.batch_index, 0, std::max<std::int64_t>(record.batch_count, 1) - 1);
   check.integer("text_tokens", record.text_tokens, 1, kMaxCount);
   check.name("sampler", record.sampler);
   check.name("rng", record.rng);
@@ -123,7 +124,7 @@ Result<std::string> generation_json(const GenerationRecord& record) {
   for (const auto& program : record.programs) {
     programs.push_back({{"name", program.name}, {"fingerprint", program.fingerprint}});
   }
-  const nlohmann::ordered_json document = {
+  nlohmann::ordered_json document = {
       {"schema", kSchema},
       {"kind", kKind},
       {"version", kVersion},
@@ -150,6 +151,7 @@ Result<std::string> generation_json(const GenerationRecord& record) {
         {"device", record.device}}},
       {"model", {{"name", record.model_name}, {"digest", record.model_digest}}},
       {"programs", std::move(programs)}};
+  if (record.padded) document["request"]["fit"] = "pad";
   return io::json_text(document);
 }
 
@@ -174,6 +176,7 @@ Result<GenerationRecord> parse_generation_json(std::string_view text, std::strin
   record.guidance = request.number("guidance");
   record.width = request.integer("width");
   record.height = request.integer("height");
+  record.padded = request.string_or("fit", "") == "pad";
   record.batch_index = request.integer("batch_index");
   record.batch_count = request.integer("batch_count");
   record.text_tokens = request.integer("text_tokens");

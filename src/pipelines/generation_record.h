@@ -28,6 +28,7 @@ struct GenerationRecord {
   double guidance = 1;
   std::int64_t width = 0;   ///< pixels
   std::int64_t height = 0;  ///< pixels
+  bool padded = false;      ///< the middle of the next larger size that the model draws
   std::int64_t batch_index = 0;
   std::int64_t batch_count = 1;
   std::int64_t text_tokens = 512;

@@ -89,6 +89,7 @@ TEST(GenerationJson, RefusesDamageAndNamesTheKey) {
       {"\"height\": 96", "\"height\": -96", "height"},
       {"\"batch_index\": 2", "\"batch_index\": 4", "batch_index"},
       {"\"batch_count\": 4", "\"batch_count\": 0", "batch_count"},
+      {"\"batch_count\": 4", "\"batch_count\": -9223372036854775808", "batch_count"},
       {"\"text_tokens\": 77", "\"text_tokens\": 0", "text_tokens"},
       {"\"dtype\": \"bf16\"", "\"dtype\": \"i32\"", "dtype"},
       {"\"noise_dtype\": \"f16\"", "\"noise_dtype\": \"half\"", "noise_dtype"},

@@ -202,6 +202,7 @@ Result<std::string> parameters_text(const GenerationRecord& record) {
     add("Batch size", std::to_string(record.batch_count));
     add("Batch pos", std::to_string(record.batch_index));
   }
+  if (record.padded) add("Fit", "pad");
   add("RNG", spelled(kRngs, record.rng));
   add("Text tokens", std::to_string(record.text_tokens));
   add("Dtype", record.dtype);
@@ -233,6 +234,7 @@ Result<GenerationRecord> parse_parameters_text(std::string_view text, std::strin
   settings.number("Batch size", settings.find("Batch size"), record.batch_count);
   settings.number("Batch pos", settings.find("Batch pos"), record.batch_index);
   settings.number("Text tokens", settings.find("Text tokens"), record.text_tokens);
+  if (const std::string* fit = settings.find("Fit")) record.padded = *fit == "pad";
   settings.text("Sampler", record.sampler);
   record.sampler = meant(kSamplers, record.sampler);
   settings.text("RNG", record.rng);

@@ -1,5 +1,6 @@
 #include "pipelines/program_bindings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <functional>
@@ -9,11 +10,14 @@
 #include <set>
 
 #include "base/error.h"
+#include "io/json.h"
 #include "io/safetensors.h"
 #include "io/tensor_file.h"
 #include "ir/program_file.h"
 
 namespace dif {
+
+namespace fs = std::filesystem;
 
 using ir::Program;
 using ir::ValueId;
@@ -188,6 +192,44 @@ Status store_tensors(const std::vector<TensorToStore>& tensors) {
     if (entry.file.find("::") == std::string::npos) DIF_TRY(io::write_tensor_file(entry.file, *entry.tensor));
   for (const auto& [path, entries] : archives) DIF_TRY(io::write_safetensors(path, entries));
   return ok();
+}
+
+Status check_constants(const Program& program, const io::BundleRecord& record, std::string_view source) {
+  std::vector<std::string> problems;
+  for (const ValueId id : program.constants) {
+    const ir::ValueInfo& value = program.values[id];
+    const auto tensor = std::ranges::find(record.tensors, value.name, &io::BundleTensor::name);
+    if (tensor == record.tensors.end()) {
+      problems.push_back(fmt::format("constant {} is missing", value.name));
+    } else if (const ir::TensorType found = {tensor->dtype, tensor->shape}; found != value.type) {
+      problems.push_back(
+          fmt::format("constant {} is {}, the program wants {}", value.name, found, value.type));
+    }
+  }
+  if (problems.empty()) return ok();
+  return tl::unexpected<Error>(io::problem_list(source, problems));
+}
+
+Result<io::BundleRecord> rebind_bundle(const io::BundleRecord& record, const fs::path& from,
+                                       const Program& program, const fs::path& to) {
+  DIF_TRY(check_constants(program, record, from.string()));
+  const fs::path old_folder = fs::absolute(from).parent_path(), new_folder = fs::absolute(to).parent_path();
+  io::BundleRecord result = record;
+  result.program = ir::fingerprint(program);
+  // The order of shards is that of their paths, which change.
+  std::map<std::string, std::uint32_t> old_index;
+  for (std::uint32_t i = 0; i < record.shards.size(); ++i) {
+    const fs::path file = (old_folder / record.shards[i].path).lexically_normal();
+    old_index[file.lexically_relative(new_folder.lexically_normal()).generic_string()] = i;
+  }
+  std::vector<std::uint32_t> new_index(record.shards.size());
+  result.shards.clear();
+  for (const auto& [path, index] : old_index) {
+    new_index[index] = static_cast<std::uint32_t>(result.shards.size());
+    result.shards.push_back({path, record.shards[index].size, record.shards[index].sha256});
+  }
+  for (io::BundleTensor& tensor : result.tensors) tensor.shard = new_index[tensor.shard];
+  return result;
 }
 
 Result<std::vector<runtime::ConstantBinding>> bind_constants(const Program& program,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,15 @@ struct TensorToStore {
   const io::HostTensor* tensor = nullptr;
 };
 Status store_tensors(const std::vector<TensorToStore>& tensors);
+
+/// Whether a bundle's record holds every constant of `program`, of its type. Errors: InvalidInput, all of
+/// them in one sentence, naming `source`.
+Status check_constants(const ir::Program& program, const io::BundleRecord& record, std::string_view source);
+
+/// The record of the bundle at `from`, sealed anew for `program` and for a bundle at `to`: the same tensors,
+/// shard paths relative to the new place. Errors: those of check_constants.
+Result<io::BundleRecord> rebind_bundle(const io::BundleRecord& record, const std::filesystem::path& from,
+                                       const ir::Program& program, const std::filesystem::path& to);
 
 /// The program's constants in its order. Errors: InvalidInput (the bundle was sealed for another program, a
 /// constant is missing or has another type), naming the bundle.

@@ -164,9 +164,22 @@ TEST_F(Bindings, ConstantsComeFromABundleSealedForThisProgram) {
   ASSERT_TRUE(foreign);
   expect_refused(bind_constants(program_, *foreign), "sealed for the program with fingerprint aaaaaaaaaaaa");
 
+  const std::filesystem::path moved = scratch_ / "elsewhere" / "w.difbind";
+  std::filesystem::create_directories(moved.parent_path());
+  const auto rebound = rebind_bundle(foreign->record(), foreign->path(), program_, moved);
+  ASSERT_TRUE(rebound) << rebound.error().message;
+  ASSERT_TRUE(io::write_weight_bundle(moved, *rebound));
+  const auto reopened = io::open_weight_bundle(moved, {.verify_shards = true});
+  ASSERT_TRUE(reopened) << reopened.error().message;
+  EXPECT_EQ(reopened->record().shards.front().path, "../w.safetensors");
+  EXPECT_TRUE(bind_constants(program_, *reopened));
+
   ir::Builder other("other");
   other.output("t", other.constant("table", {DType::kF32, {4, 8}}));
+  other.constant("bias", {DType::kF32, {4}});
   const auto reshaped = other.finish();
+  expect_refused(rebind_bundle(foreign->record(), foreign->path(), *reshaped, moved),
+                 "constant table is f32[8, 4], the program wants f32[4, 8]; constant bias is missing");
   const auto misfit = seal(ir::fingerprint(*reshaped));
   expect_refused(bind_constants(*reshaped, *misfit),
                  "constant table is f32[8, 4], the program wants f32[4, 8]");

@@ -5,11 +5,15 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 #include "base/error.h"
+#include "frontends/family.h"
 #include "ir/program_file.h"
 #include "pipelines/flow_schedule.h"
 #include "pipelines/noise.h"
+#include "pipelines/picture_size.h"
 #include "pipelines/scheduler_config.h"
+#include "plan/plan.h"
 #include "runtime/finite.h"
 #include "text/prompt.h"
 #include "text/tokenizer.h"
@@ -26,30 +30,36 @@ using runtime::PreparedProgram;
 
 namespace {
 
-/// Largest picture side: far above what any supported model draws, small enough that sizes cannot overflow.
-constexpr std::int64_t kMaxSide = 1 << 16;
-
-Status check_size(const Model& model, std::string_view name, std::int64_t size) {
-  const std::int64_t multiple = model.size_multiple();
-  if (size > 0 && size <= kMaxSide && size % multiple == 0) return ok();
-  if (size <= 0 || size > kMaxSide)
-    return invalid_input("{} {}: expected a multiple of {} from {} to {}", name, size, multiple, multiple,
-                         kMaxSide / multiple * multiple);
-  const std::int64_t below = size / multiple * multiple;
-  if (below == 0)
-    return invalid_input("{} {}: expected a multiple of {}; use {}", name, size, multiple, multiple);
-  return invalid_input("{} {}: expected a multiple of {}; the nearest are {} and {}", name, size, multiple,
-                       below, below + multiple);
+Status check_settings(const Model& model, const GenerationSettings& settings) {
+  DIF_TRY(fit_size(settings.width, settings.height, model.size_multiple(), Fit::kExact));
+  if (settings.steps < 1 || settings.steps > frontends::kMaxSteps)
+    return invalid_input("steps {}: expected 1 to {}", settings.steps, frontends::kMaxSteps);
+  if (!(settings.guidance >= 0 && settings.guidance <= frontends::kMaxGuidance))
+    return invalid_input("guidance {}: expected a number from 0 to {}", settings.guidance,
+                         frontends::kMaxGuidance);
+  return ok();
 }
 
-Status check_settings(const Model& model, const GenerationSettings& settings) {
-  DIF_TRY(check_size(model, "width", settings.width));
-  DIF_TRY(check_size(model, "height", settings.height));
-  if (settings.steps < 1 || settings.steps > kMaxSteps)
-    return invalid_input("steps {}: expected 1 to {}", settings.steps, kMaxSteps);
-  if (!std::isfinite(settings.guidance) || settings.guidance < 0)
-    return invalid_input("guidance {}: expected a finite number that is not negative", settings.guidance);
-  return ok();
+/// The least that a chain takes beside its weights: the arena that its programs take turns with, and the
+/// picture as numbers and as pixels. Kernels may need more for scratch.
+std::uint64_t least_bytes(const Chain& chain, const GenerationSettings& settings) {
+  std::uint64_t arena = 0;
+  for (const Stage* stage : {&chain.encode, &chain.step, &chain.decode})
+    arena = std::max(arena, plan::make_plan(stage->program).arena_bytes);
+  const auto pixels =
+      static_cast<std::uint64_t>(settings.width) * static_cast<std::uint64_t>(settings.height);
+  return checked_add(arena, pixels * 3 * (sizeof(float) + 1)).value_or(UINT64_MAX);
+}
+
+Status check_memory(const Chain& chain, const GenerationSettings& settings) {
+  if (settings.available_bytes == 0) return ok();
+  const std::uint64_t needed = least_bytes(chain, settings);
+  if (needed <= settings.available_bytes) return ok();
+  return fail(
+      ErrorCode::kOutOfMemory,
+      "a picture of {}x{} with {} text tokens needs at least {} MiB of memory, {} MiB are available; choose "
+      "a smaller size",
+      settings.width, settings.height, settings.text_tokens, needed >> 20, settings.available_bytes >> 20);
 }
 
 /// The module of the reference framework that an operation belongs to.
@@ -125,6 +135,7 @@ class TextToImage::Implementation {
   Status open() {
     begin("build", 0, "");
     DIF_ASSIGN(chain_, build_chain(model_, settings_));
+    DIF_TRY(check_memory(chain_, settings_));
     end();
     DIF_TRY(tokenize());
     DIF_TRY(encode());
@@ -179,16 +190,22 @@ class TextToImage::Implementation {
     DIF_ASSIGN(const text::Tokenizer tokenizer, text::load_tokenizer(model_.tokenizer_folder()));
     const text::PromptLayout layout = {model_.chat_template(), settings_.text_tokens};
     warn(text::chat_template_warning(tokenizer, layout.chat));
-    DIF_ASSIGN(const text::EncodedPrompt prompt, text::encode_prompt(tokenizer, settings_.prompt, layout));
-    warn(text::truncation_warning(prompt));
-    n_prompt_tokens_ = prompt.n_tokens;
-    prompts_.push_back(prompt);
-    if (guided()) {
-      DIF_ASSIGN(text::EncodedPrompt negative,
-                 text::encode_prompt(tokenizer, settings_.negative_prompt, layout));
-      prompts_.push_back(std::move(negative));
-    }
+    DIF_TRY(add_prompt(tokenizer, layout, "the prompt", settings_.prompt));
+    n_prompt_tokens_ = prompts_.front().n_tokens;
+    if (guided()) DIF_TRY(add_prompt(tokenizer, layout, "the negative prompt", settings_.negative_prompt));
     end();
+    return ok();
+  }
+
+  Status add_prompt(const text::Tokenizer& tokenizer, const text::PromptLayout& layout, std::string_view what,
+                    const std::string& text) {
+    auto prompt = text::encode_prompt(tokenizer, text, layout);
+    if (!prompt) return with_context(std::move(prompt.error()), "in {}", what);
+    const std::string cut = text::truncation_warning(*prompt, what);
+    if (settings_.strict_prompt && !cut.empty())
+      return invalid_input("{}; shorten it, or leave --strict-prompt out", cut);
+    warn(cut);
+    prompts_.push_back(std::move(*prompt));
     return ok();
   }
 
@@ -255,6 +272,7 @@ class TextToImage::Implementation {
     const std::vector<Binding> outputs = {bind_bytes(latents_type(), result)};
 
     std::optional<std::uint32_t> bad_step;
+    Status files;
     runtime::LoopOptions loop;
     loop.n_steps = static_cast<std::uint32_t>(settings_.steps);
     loop.step_input = static_cast<std::uint32_t>(inputs.size() - 1);
@@ -262,6 +280,8 @@ class TextToImage::Implementation {
     loop.wants_state = true;
     loop.on_step = [&](const runtime::StepEvent& event) {
       advance(event.step + 1);
+      files = model_.check_files();
+      if (!files) return runtime::AfterStep::kStop;
       if (!event.all_finite && !settings_.allow_nonfinite) {
         bad_step = event.step;
         return runtime::AfterStep::kStop;
@@ -270,6 +290,7 @@ class TextToImage::Implementation {
       return runtime::AfterStep::kContinue;
     };
     const Status status = step_->run_loop(inputs, outputs, loop);
+    if (!files) return tl::unexpected<Error>(std::move(files.error()));
     if (bad_step) {
       latents = before;
       loop.first_step = *bad_step;
@@ -323,6 +344,7 @@ class TextToImage::Implementation {
   template <class Run>
   Status explain(const Stage& stage, std::string_view where, const PreparedProgram& prepared,
                  Run&& run_checked) {
+    DIF_TRY(model_.check_files());  // a checkpoint that shrank reads as zeros
     const Status status = run_checked();
     if (status)
       return fail(ErrorCode::kNonFinite, "{}: the result holds NaN or infinity, but a second run does not",

@@ -29,6 +29,9 @@ struct GenerationSettings {
   DType dtype = DType::kF32;
   DType noise_dtype = DType::kF32;
   bool allow_nonfinite = false;
+  bool strict_prompt = false;  ///< a prompt that does not fit text_tokens is an error, not a warning
+  /// Host memory that may be taken; 0 = not known. A chain that needs more is refused before it is prepared.
+  std::uint64_t available_bytes = 0;
 };
 
 /// Told what happens, for progress bars and warnings. Every member may be empty.
@@ -63,7 +66,7 @@ class TextToImage {
  public:
   /// Validates the settings, builds and prepares the programs, encodes the prompts. `model` outlives the
   /// result. Errors: InvalidInput (size off the grid: names the nearest legal ones; steps; prompt),
-  /// Unavailable, OutOfMemory.
+  /// Unavailable, OutOfMemory (names what is needed and what is there).
   static Result<std::unique_ptr<TextToImage>> create(const frontends::Model& model,
                                                      std::shared_ptr<runtime::Context> context,
                                                      const GenerationSettings& settings,

@@ -25,8 +25,8 @@ std::uint64_t lowest_gap(const Block& block, const std::vector<Block>& placed_by
   std::uint64_t offset = 0;
   for (const Block& other : placed_by_offset) {
     if (!meet(block.life, other.life)) continue;
-    if (offset + block.bytes <= other.offset) break;
-    offset = std::max(offset, other.offset + other.bytes);
+    if (saturating_add(offset, block.bytes) <= other.offset) break;
+    offset = std::max(offset, saturating_add(other.offset, other.bytes));
   }
   return offset;
 }
@@ -38,8 +38,8 @@ void place(std::vector<Block> blocks, Plan& plan) {
   for (Block& block : blocks) {
     block.offset = lowest_gap(block, placed);
     plan.values[block.value].offset = block.offset;
-    plan.arena_bytes = std::max(plan.arena_bytes, block.offset + block.bytes);
-    plan.unshared_bytes += block.bytes;
+    plan.arena_bytes = std::max(plan.arena_bytes, saturating_add(block.offset, block.bytes));
+    plan.unshared_bytes = saturating_add(plan.unshared_bytes, block.bytes);
     const auto position = std::ranges::upper_bound(placed, block.offset, {}, &Block::offset);
     placed.insert(position, block);
   }

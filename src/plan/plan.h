@@ -34,7 +34,8 @@ struct Plan {
 inline constexpr std::uint64_t kArenaAlignment = 64;
 
 /// Plans a verified program: constant operands make an operation folded, views share the bytes of what they
-/// look at, and values that never live at the same time share arena bytes. Outputs live until the end.
+/// look at, and values that never live at the same time share arena bytes. Outputs live until the end. Sizes
+/// that 64 bits do not hold are 2^64 - 1 bytes, which no device has.
 Plan make_plan(const ir::Program& program);
 
 }  // namespace dif::plan

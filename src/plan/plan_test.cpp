@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
 
 #include "ir/builder.h"
 #include "ops/add/add.op.h"
@@ -33,6 +34,15 @@ TEST(Plan, BuffersThatNeverMeetShareBytes) {
   const Plan plan = make_plan(finish(b));
   EXPECT_EQ(plan.arena_bytes, 2 * 256U);  // an operation's operand and result, never more
   EXPECT_EQ(plan.unshared_bytes, 6 * 256U);
+}
+
+TEST(Plan, SizesBeyond64BitsDoNotWrapAround) {
+  ir::Builder b("vast");
+  const ir::Value x = b.input("x", {DType::kF32, {std::int64_t{1} << 40, std::int64_t{1} << 19}});
+  for (int i = 0; i < 9; ++i) b.output(std::to_string(i), ops::silu(b, x));  // 2^61 bytes each, all alive
+  const Plan plan = make_plan(finish(b));
+  EXPECT_EQ(plan.arena_bytes, UINT64_MAX);
+  EXPECT_EQ(plan.unshared_bytes, UINT64_MAX);
 }
 
 TEST(Plan, OutputsKeepTheirBytesUntilTheEnd) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -50,7 +51,7 @@ struct dif_value {
 namespace {
 
 /// Writes the sentence into the caller's buffer, cut before a character that does not fit.
-void write_error(dif_error* error, const std::string& sentence) {
+void write_error(dif_error* error, std::string_view sentence) {
   if (error == nullptr || error->text == nullptr || error->text_size == 0) return;
   std::size_t length = std::min(sentence.size(), error->text_size - 1);
   while (length > 0 && length < sentence.size() &&

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
 #include "runtime/abi_codes.h"
@@ -111,8 +112,9 @@ std::vector<std::string> available_backends() {
 
 Status ErrorText::status(dif_code code, const BackendLibrary& library) const {
   if (code == DIF_OK) return ok();
-  const std::string sentence =
-      text_[0] == '\0' ? fmt::format("failed with code {}", code) : std::string(text_);
+  // A plug-in may have filled the buffer without an end.
+  std::string sentence(text_, strnlen(text_, sizeof(text_)));
+  if (sentence.empty()) sentence = fmt::format("failed with code {}", code);
   return fail(from_abi(code), "backend {}: {}", library.name(), sentence);
 }
 

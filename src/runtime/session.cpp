@@ -1,5 +1,8 @@
 #include "runtime/session.h"
 
+#include <exception>
+#include <new>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "ir/program_file.h"
@@ -18,17 +21,29 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLi
   raw.memory_cap_bytes = chosen.memory_cap_bytes;
   raw.cache_dir = chosen.cache_folder.empty() ? nullptr : chosen.cache_folder.c_str();
   raw.user = &context->options_;
+  // Nothing may be thrown through a plug-in: a message that finds no memory is lost, and a question without
+  // an answer stops the run.
   if (chosen.log)
     raw.log = [](void* user, std::int32_t level, const char* sentence) {
-      static_cast<ContextOptions*>(user)->log(level, sentence);
+      try {
+        if (sentence != nullptr) static_cast<ContextOptions*>(user)->log(level, sentence);
+      } catch (const std::exception&) {
+      }
     };
   if (chosen.trace)
     raw.trace = [](void* user, const dif_trace_event* event) {
-      static_cast<ContextOptions*>(user)->trace(*event);
+      try {
+        if (event != nullptr) static_cast<ContextOptions*>(user)->trace(*event);
+      } catch (const std::exception&) {
+      }
     };
   if (chosen.cancelled)
     raw.cancelled = [](void* user) -> std::int32_t {
-      return static_cast<ContextOptions*>(user)->cancelled() ? 1 : 0;
+      try {
+        return static_cast<ContextOptions*>(user)->cancelled() ? 1 : 0;
+      } catch (const std::exception&) {
+        return 1;
+      }
     };
   ErrorText error;
   const dif_code code = context->api().context_create(&raw, &context->handle_, error.get());
@@ -48,6 +63,8 @@ Result<DeviceValue> DeviceValue::create(std::shared_ptr<Context> context, const 
   ErrorText error;
   DIF_TRY(error.status(context->api().value_create(context->handle(), &raw, &handle, error.get()),
                        context->library()));
+  if (handle == nullptr)
+    return fail(ErrorCode::kUnavailable, "backend {} created no value", context->library().name());
   return DeviceValue(std::move(context), type, handle);
 }
 
@@ -136,18 +153,21 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(
   raw.program_bytes = bytes.size();
   raw.constants = raw_constants.data();
   raw.n_constants = static_cast<std::uint32_t>(raw_constants.size());
-  dif_prepared* handle = nullptr;
+  // The owner comes first: whatever fails, the handle is given back.
+  std::unique_ptr<PreparedProgram> prepared(new PreparedProgram(std::move(context)));
+  const BackendLibrary& library = prepared->context_->library();
   ErrorText error;
-  const dif_code code = context->api().prepare(context->handle(), &raw, &handle, error.get());
-  if (Status status = error.status(code, context->library()); !status)
+  const dif_code code =
+      library.api().prepare(prepared->context_->handle(), &raw, &prepared->handle_, error.get());
+  if (Status status = error.status(code, library); !status)
     return with_context(std::move(status.error()), "program {}", program.name);
-  if (handle == nullptr)
-    return fail(ErrorCode::kUnavailable, "backend {} prepared nothing", context->library().name());
-  return std::unique_ptr<PreparedProgram>(new PreparedProgram(std::move(context), handle));
+  if (prepared->handle_ == nullptr)
+    return fail(ErrorCode::kUnavailable, "backend {} prepared nothing", library.name());
+  return prepared;
 }
 
 PreparedProgram::~PreparedProgram() {
-  context_->api().prepared_destroy(handle_);
+  if (handle_ != nullptr) context_->api().prepared_destroy(handle_);
 }
 
 Result<PreparedReport> PreparedProgram::report() const {
@@ -175,6 +195,51 @@ Status PreparedProgram::run(std::span<const Binding> inputs, std::span<const Bin
   return error.status(code, context_->library());
 }
 
+namespace {
+
+/// One call of run_loop, and what was wrong with the first step event that was not as it must be.
+struct LoopCall {
+  const LoopOptions& loop;
+  std::uint64_t state_bytes;
+  std::string wrong;
+  bool out_of_memory = false;
+
+  AfterStep take(const dif_step_event* event) {
+    if (event == nullptr || event->struct_size < sizeof(dif_step_event))
+      return stop("a step event that is incomplete");
+    if (event->step < loop.first_step || event->step - loop.first_step >= loop.n_steps)
+      return stop(
+          fmt::format("step {} of a loop over {} steps from {}", event->step, loop.n_steps, loop.first_step));
+    StepEvent step = {event->step, event->all_finite != 0, {}};
+    if (loop.wants_state) {
+      const std::uint64_t found = event->carried == nullptr ? 0 : event->carried_bytes;
+      if (found != state_bytes)
+        return stop(fmt::format("{} bytes of state after step {} where there are {}", found, event->step,
+                                state_bytes));
+      step.state = {static_cast<const std::byte*>(event->carried), found};
+    }
+    return loop.on_step(step);
+  }
+
+  AfterStep stop(std::string found) {
+    wrong = std::move(found);
+    return AfterStep::kStop;
+  }
+
+  /// Throws nothing: a plug-in is between here and our caller.
+  static std::int32_t on_step(void* user, const dif_step_event* event) {
+    auto& call = *static_cast<LoopCall*>(user);
+    try {
+      return call.take(event) == AfterStep::kStop ? 1 : 0;
+    } catch (const std::bad_alloc&) {
+      call.out_of_memory = true;
+      return 1;
+    }
+  }
+};
+
+}  // namespace
+
 Status PreparedProgram::run_loop(std::span<const Binding> inputs, std::span<const Binding> outputs,
                                  const LoopOptions& loop, const RunOptions& options) {
   auto raw_inputs = raw_tensors(inputs);
@@ -188,17 +253,18 @@ Status PreparedProgram::run_loop(std::span<const Binding> inputs, std::span<cons
   raw.carries = loop.carries.data();
   raw.n_carries = static_cast<std::uint32_t>(loop.carries.size());
   raw.wants_state = loop.wants_state ? 1 : 0;
-  raw.user = const_cast<LoopOptions*>(&loop);
-  if (loop.on_step)
-    raw.on_step = [](void* user, const dif_step_event* event) -> std::int32_t {
-      const StepEvent step = {event->step,
-                              event->all_finite != 0,
-                              {static_cast<const std::byte*>(event->carried), event->carried_bytes}};
-      return static_cast<const LoopOptions*>(user)->on_step(step) == AfterStep::kStop ? 1 : 0;
-    };
+  const bool has_state = !loop.carries.empty() && loop.carries.front().output < outputs.size();
+  LoopCall call = {loop, has_state ? outputs[loop.carries.front().output].type.bytes() : 0};
+  raw.user = &call;
+  if (loop.on_step) raw.on_step = LoopCall::on_step;
   ErrorText error;
   const dif_code code = context_->api().run_loop(handle_, &raw, error.get());
   failed_operation_ = error.operation();
+  if (call.out_of_memory)
+    return fail(ErrorCode::kOutOfMemory, "the system has no memory left; choose a smaller size");
+  if (!call.wrong.empty())
+    return fail(ErrorCode::kUnavailable, "backend {} reports {}: the plug-in is broken",
+                context_->library().name(), call.wrong);
   return error.status(code, context_->library());
 }
 

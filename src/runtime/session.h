@@ -141,8 +141,7 @@ class PreparedProgram {
   std::optional<ir::OpId> failed_operation() const;
 
  private:
-  PreparedProgram(std::shared_ptr<Context> context, dif_prepared* handle)
-      : context_(std::move(context)), handle_(handle) {}
+  explicit PreparedProgram(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 
   std::shared_ptr<Context> context_;
   dif_prepared* handle_ = nullptr;

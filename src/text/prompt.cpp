@@ -58,11 +58,10 @@ std::vector<std::int32_t> mask_positions(const std::vector<std::int32_t>& mask) 
   return positions;
 }
 
-std::string truncation_warning(const EncodedPrompt& prompt) {
+std::string truncation_warning(const EncodedPrompt& prompt, std::string_view what) {
   if (prompt.n_dropped == 0) return {};
-  return fmt::format(
-      "the prompt has {} tokens with its template, {} fit: the last {} are not seen by the model",
-      prompt.n_tokens, prompt.n_kept, prompt.n_dropped);
+  return fmt::format("{} has {} tokens with its template, {} fit: the last {} are not seen by the model",
+                     what, prompt.n_tokens, prompt.n_kept, prompt.n_dropped);
 }
 
 }  // namespace dif::text

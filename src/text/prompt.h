@@ -45,7 +45,7 @@ Result<EncodedPrompt> encode_prompt(const Tokenizer& tokenizer, std::string_view
 /// Rotary positions of Krea 2, same shape as the mask: max(cumsum(mask) - 1, 0); padding consumes none.
 std::vector<std::int32_t> mask_positions(const std::vector<std::int32_t>& mask);
 
-/// A sentence for the user when tokens were cut off; empty otherwise.
-std::string truncation_warning(const EncodedPrompt& prompt);
+/// A sentence for the user when tokens were cut off; empty otherwise. `what` is its first word.
+std::string truncation_warning(const EncodedPrompt& prompt, std::string_view what = "the prompt");
 
 }  // namespace dif::text

@@ -28,8 +28,23 @@ Status write_id_tensor(const std::filesystem::path& path, std::span<const TokenI
                                std::as_bytes(ids));
 }
 
-Status write_flux2_inputs(const std::filesystem::path& path, const EncodedPrompt& prompt) {
-  return io::write_safetensors(path, {row("input_ids", prompt.ids), row("attention_mask", prompt.mask)});
+Status write_flux2_inputs(const std::filesystem::path& path, const EncodedPrompt& prompt,
+                          const EncodedPrompt& negative) {
+  const auto wide = [](const std::vector<std::int32_t>& values) {
+    return std::vector<std::int64_t>(values.begin(), values.end());
+  };
+  const std::pair<std::string, std::vector<std::int64_t>> rows[] = {
+      {"input_ids", wide(prompt.ids)},
+      {"attention_mask", wide(prompt.mask)},
+      {"negative_input_ids", wide(negative.ids)},
+      {"negative_attention_mask", wide(negative.mask)}};
+  std::vector<io::TensorToWrite> tensors;
+  for (const auto& [name, values] : rows)
+    tensors.push_back({.name = name,
+                       .dtype = DType::kI64,
+                       .shape = Shape{1, static_cast<std::int64_t>(values.size())},
+                       .data = std::as_bytes(std::span(values))});
+  return io::write_safetensors(path, tensors);
 }
 
 Status write_krea2_inputs(const std::filesystem::path& path, const EncodedPrompt& prompt) {

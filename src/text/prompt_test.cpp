@@ -144,12 +144,15 @@ TEST(Prompt, Krea2LeavesTheAskedRowsAndItsPaddingConsumesNoPosition) {
 TEST(PromptFiles, HoldWhatWasEncoded) {
   const test::ScratchDir dir;
   const auto encoded = must(encode_prompt(bundled_tokenizer(), "red heart", kFlux2));
-  ASSERT_TRUE(write_flux2_inputs(dir / "flux2.safetensors", encoded));
+  const auto negative = must(encode_prompt(bundled_tokenizer(), "", kFlux2));
+  ASSERT_TRUE(write_flux2_inputs(dir / "flux2.safetensors", encoded, negative));
   const auto flux2 = must(io::open_safetensors(dir / "flux2.safetensors"));
   EXPECT_EQ(must(flux2.require("input_ids"))->shape, (Shape{1, 512}));
-  EXPECT_EQ(must(flux2.require("input_ids"))->dtype, DType::kI32);
+  EXPECT_EQ(must(flux2.require("input_ids"))->dtype, DType::kI64);
   EXPECT_EQ(integers(flux2, "input_ids"), encoded.ids);
   EXPECT_EQ(integers(flux2, "attention_mask"), encoded.mask);
+  EXPECT_EQ(integers(flux2, "negative_input_ids"), negative.ids);
+  EXPECT_EQ(integers(flux2, "negative_attention_mask"), negative.mask);
   EXPECT_EQ(flux2.find("position_ids"), nullptr);
 
   ASSERT_TRUE(write_krea2_inputs(dir / "krea2.safetensors", encoded));

@@ -28,8 +28,8 @@ class EveryTool : public ToolTest {
 
 TEST_F(EveryTool, IsListedByHelp) {
   const std::vector<std::string> names = tools();
-  for (const char* name : {"generate", "difc", "difinspect", "difrun", "difcompare", "difcast", "difimage",
-                           "diftokenize", "help", "doctor"})
+  for (const char* name : {"generate", "difc", "difinspect", "difweights", "difrun", "difcompare", "difcast",
+                           "difimage", "diftokenize", "help", "doctor", "difprobe"})
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
 }
 
@@ -111,6 +111,39 @@ TEST_F(EveryTool, DoctorReportsAPluginThatDoesNotLoad) {
   std::ofstream(path("libdif_broken.so")) << "not a library";
   const std::string text = succeed("dif", {"doctor"}, {{"DIF_BACKEND_DIR", folder_.path().string()}});
   EXPECT_NE(text.find("backend broken     PROBLEM"), std::string::npos) << text;
+}
+
+// --- difprobe ---------------------------------------------------------------------------------------------
+
+TEST_F(EveryTool, ProbeKeepsItsFingerprintWhateverTheBudgets) {
+  const auto probe = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--backend", "reference", "--json"});
+    return nlohmann::json::parse(succeed("difprobe", more));
+  };
+  const auto plain = probe({});
+  const auto tight = probe({"--reserve-mib", "100", "--host-budget-mib", "1", "--pinned-budget-mib", "2",
+                            "--workspace-budget-mib", "3", "--staging-budget-mib", "4"});
+  EXPECT_EQ(plain.at("kind"), "device-probe");
+  EXPECT_EQ(plain.at("fingerprint").get<std::string>().size(), 64U);
+  EXPECT_EQ(plain.at("fingerprint"), tight.at("fingerprint"));
+  EXPECT_EQ(tight.at("budget").at("host_bytes"), 1 << 20);
+  EXPECT_EQ(tight.at("budget").at("pinned_bytes"), 2 << 20);
+  EXPECT_EQ(tight.at("budget").at("workspace_bytes"), 3 << 20);
+  EXPECT_EQ(tight.at("budget").at("staging_bytes"), 4 << 20);
+  EXPECT_EQ(tight.at("budget").at("reserve_bytes"), 100 << 20);
+  EXPECT_GT(plain.at("budget").at("usable_bytes"), 0);
+  EXPECT_NE(
+      probe({}).at("target").at("backend"),
+      nlohmann::json::parse(succeed("difprobe", {"--backend", "null", "--json"})).at("target").at("backend"));
+}
+
+TEST_F(EveryTool, ProbeRefusesWhatIsNotHere) {
+  EXPECT_NE(succeed("difprobe", {"--backend", "auto"}).find("fingerprint "), std::string::npos);
+  fail("difprobe", {"--backend", "abacus"}, 3, "there is no backend \"abacus\"");
+  fail("difprobe", {"--device", "3"}, 3, "has no device 3");
+  fail("difprobe", {"--backend", "auto", "--reserve-mib", "99999999999999"}, 2,
+       "--reserve-mib 99999999999999: expected 0 to");
+  fail("difprobe", {"--backend", "auto", "--reserve-mib", "-1"}, 2, "--reserve-mib -1: expected 0 to");
 }
 
 // --- diftokenize ------------------------------------------------------------------------------------------

@@ -82,6 +82,28 @@ TEST_F(ProgramTools, ExposedTensorsAreOutputsOfTheWrittenProgram) {
   EXPECT_NE(listing.find("# transformer.transformer_blocks.0"), std::string::npos) << "provenance is kept";
 }
 
+TEST_F(ProgramTools, AnExposedProgramRunsOnceItsBundleIsSealedAgain) {
+  const std::string boundary = "vae.decoder.conv_in";
+  succeed("difc", {"expose-tensors", chain("decode.difir"), "probe.difir", boundary});
+  write("latents.diftensor", {DType::kF32, {1, 2, 32}});
+  const auto probe = [&](const std::string& bundle) {
+    return std::vector<std::string>{"--program",       "probe.difir",
+                                    "--weight-bundle", bundle,
+                                    "--input",         "latents=latents.diftensor",
+                                    "--output",        boundary + "=conv_in.diftensor"};
+  };
+  fail("difrun", probe(chain("decode.difbind")), 2, "sealed for the program with fingerprint");
+  succeed("difweights", {"rebind-program", chain("decode.difbind"), "probe.difir", "probe.difbind"});
+  succeed("difweights", {"verify-bundle", "probe.difbind", "probe.difir"});
+  succeed("difrun", probe("probe.difbind"));
+  EXPECT_EQ(io::read_tensor_file(path("conv_in.diftensor"))->shape.rank(), 4);
+  EXPECT_NE(succeed("difweights", {"inspect-bundle", "probe.difbind"}).find("decoder.conv_in.weight bf16["),
+            std::string::npos);
+  fail("difweights", {"verify-bundle", "probe.difbind", chain("decode.difir")}, 2, "sealed for the program");
+  fail("difweights", {"rebind-program", chain("decode.difbind"), chain("step.difir"), "x.difbind"}, 2,
+       "constant schedule.model_time is missing");
+}
+
 // --- difinspect -------------------------------------------------------------------------------------------
 
 TEST_F(ProgramTools, TheListingLetsAReaderFollowABlock) {

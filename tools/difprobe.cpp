@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "cli/machine.h"
+#include "cli/options.h"
+#include "cli/telemetry.h"
+#include "io/digest.h"
+#include "io/json.h"
+#include "ir/printer.h"
+#include "runtime/backend_library.h"
+#include "tools.h"
+
+namespace dif::tools {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::uint64_t kMiB = 1ULL << 20;
+constexpr std::int64_t kMaxMiB = std::int64_t{1} << 40;
+/// Left to the rest of the system when nothing else is asked for.
+constexpr std::int64_t kDefaultReserveMiB = 512;
+/// Workspace of kernels: this part of what may be used.
+constexpr std::uint64_t kWorkspacePart = 8;
+
+struct Options {
+  std::string backend = "auto";
+  int device = 0;
+  std::optional<std::int64_t> reserve_mib, host_mib, pinned_mib, workspace_mib, staging_mib;
+};
+
+/// What does not change while the machine stays as it is; the fingerprint is over exactly this.
+Result<ordered_json> read_target(const Options& options) {
+  const bool automatic = options.backend == "auto";
+  auto library = runtime::BackendLibrary::load_by_name(automatic ? "cpu" : options.backend);
+  if (!library && automatic) library = runtime::BackendLibrary::load_by_name("reference");
+  if (!library) return tl::unexpected<Error>(std::move(library.error()));
+  if (options.device != 0)
+    return fail(ErrorCode::kUnavailable, "backend {} has no device {}; its only one is 0", (*library)->name(),
+                options.device);
+  DIF_ASSIGN(const std::string probe, (*library)->probe());
+  const ordered_json document = ordered_json::parse(probe, nullptr, false);
+  const cli::Machine machine = cli::read_machine();
+  utsname system = {};
+  uname(&system);
+  ordered_json target;
+  target["backend"] = (*library)->name();
+  target["backend_version"] = (*library)->version();
+  target["architecture"] = system.machine;
+  target["processor"] = machine.processor;
+  target["features"] = machine.features;
+  if (document.is_object() && document.contains("libraries")) target["libraries"] = document["libraries"];
+  return target;
+}
+
+/// What a plan may use now. A processor has one memory: nothing is pinned or staged unless the user says so.
+ordered_json read_budget(const Options& options) {
+  const cli::Machine machine = cli::read_machine();
+  const std::uint64_t available = machine.memory_available_bytes;
+  const std::uint64_t reserve =
+      static_cast<std::uint64_t>(options.reserve_mib.value_or(kDefaultReserveMiB)) * kMiB;
+  const std::uint64_t usable = available > reserve ? available - reserve : 0;
+  const auto chosen = [](const std::optional<std::int64_t>& mib, std::uint64_t otherwise) {
+    return mib ? static_cast<std::uint64_t>(*mib) * kMiB : otherwise;
+  };
+  return {{"free_bytes", available},
+          {"reserve_bytes", reserve},
+          {"usable_bytes", usable},
+          {"host_bytes", chosen(options.host_mib, usable)},
+          {"pinned_bytes", chosen(options.pinned_mib, 0)},
+          {"workspace_bytes", chosen(options.workspace_mib, usable / kWorkspacePart)},
+          {"staging_bytes", chosen(options.staging_mib, 0)},
+          {"cpus", machine.cpus_usable}};
+}
+
+std::string screen(const ordered_json& document) {
+  std::string text;
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<18} {}\n", name, value);
+  };
+  const ordered_json& target = document["target"];
+  line("fingerprint", document["fingerprint"].get<std::string>());
+  for (const char* key : {"backend", "backend_version", "architecture", "processor"})
+    line(key, target[key].get<std::string>());
+  line("features", fmt::format("{}", fmt::join(target["features"].get<std::vector<std::string>>(), " ")));
+  if (target.contains("libraries")) line("libraries", target["libraries"].dump());
+  for (const auto& [key, value] : document["budget"].items())
+    line(key, key == "cpus" ? value.dump() : ir::amount_text(value.get<double>(), "B"));
+  return text;
+}
+
+Status probe(const Options& options, const cli::ReportOptions& report) {
+  const std::pair<const char*, std::optional<std::int64_t>> sizes[] = {
+      {"--reserve-mib", options.reserve_mib},
+      {"--host-budget-mib", options.host_mib},
+      {"--pinned-budget-mib", options.pinned_mib},
+      {"--workspace-budget-mib", options.workspace_mib},
+      {"--staging-budget-mib", options.staging_mib}};
+  for (const auto& [option, mib] : sizes)
+    if (mib && (*mib < 0 || *mib > kMaxMiB))
+      return invalid_input("{} {}: expected 0 to {}", option, *mib, kMaxMiB);
+  ordered_json document = cli::telemetry_document("device-probe");
+  DIF_ASSIGN(document["target"], read_target(options));
+  document["fingerprint"] = io::hex(io::sha256(document["target"].dump()));
+  document["budget"] = read_budget(options);
+  if (report.wanted()) DIF_TRY(report.write(io::json_text(document)));
+  return report.json ? ok() : cli::print_result(screen(document));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Print the target profile of this machine and what a plan may use of it now.", "difprobe"};
+  Options o;
+  app.add_option("--backend", o.backend, "what to probe: auto, cpu, or another libdif_NAME.so")
+      ->capture_default_str();
+  app.add_option("--device", o.device, "device index")->capture_default_str();
+  app.add_option("--reserve-mib", o.reserve_mib, "memory left to the rest of the system");
+  app.add_option("--host-budget-mib", o.host_mib, "host memory that a plan may use");
+  app.add_option("--pinned-budget-mib", o.pinned_mib, "pinned host memory");
+  app.add_option("--workspace-budget-mib", o.workspace_mib, "scratch memory of kernels");
+  app.add_option("--staging-budget-mib", o.staging_mib, "staging buffers");
+  const cli::ReportOptions report(app);
+  cli::examples(app,
+                "  difprobe --backend auto\n"
+                "  difprobe --backend cpu --reserve-mib 2048 --json\n"
+                "Budgets never change the fingerprint.\n");
+  return cli::run_app(app, argc, argv, [&] { return probe(o, report); });
+}
+
+}  // namespace
+
+const cli::Tool k_difprobe = {"difprobe", "Help and diagnosis", "print the target profile and its budgets",
+                              run};
+
+}  // namespace dif::tools

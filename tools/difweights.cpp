@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "io/weight_bundle.h"
+#include "ir/printer.h"
+#include "ir/program_file.h"
+#include "pipelines/program_bindings.h"
+#include "tools.h"
+
+namespace dif::tools {
+
+namespace {
+
+Status inspect_bundle(const std::string& path) {
+  DIF_ASSIGN(const io::BundleRecord record, io::read_weight_bundle(path));
+  const auto bytes = [](std::uint64_t amount) { return ir::amount_text(static_cast<double>(amount), "B"); };
+  std::string text = fmt::format("sealed for program {}\n", record.program);
+  for (std::size_t i = 0; i < record.shards.size(); ++i)
+    text += fmt::format("shard {}: {} {} sha256 {}\n", i, record.shards[i].path, bytes(record.shards[i].size),
+                        io::hex(record.shards[i].sha256));
+  std::uint64_t total = 0;
+  for (const io::BundleTensor& tensor : record.tensors) {
+    text += fmt::format("{} {}{} shard {} at {} + {}\n", tensor.name, tensor.dtype, tensor.shape,
+                        tensor.shard, tensor.offset, tensor.bytes);
+    total += tensor.bytes;
+  }
+  return cli::print_result(text + fmt::format("{} tensors, {}\n", record.tensors.size(), bytes(total)));
+}
+
+Status verify_bundle(const std::string& path, const std::string& program_path) {
+  DIF_ASSIGN(const ir::Program program, ir::read_program(program_path));
+  DIF_ASSIGN(const io::WeightBundle bundle, io::open_weight_bundle(path, {.verify_shards = true}));
+  DIF_TRY(bind_constants(program, bundle));
+  return cli::print_result(fmt::format("{}: sealed for {}, {} shards have their digests\n", path,
+                                       program.name, bundle.shards().size()));
+}
+
+Status rebind_program(const std::string& from, const std::string& program_path, const std::string& to) {
+  DIF_ASSIGN(const ir::Program program, ir::read_program(program_path));
+  DIF_ASSIGN(const io::BundleRecord record, io::read_weight_bundle(from));
+  DIF_ASSIGN(const io::BundleRecord rebound, rebind_bundle(record, from, program, to));
+  DIF_TRY(io::write_weight_bundle(to, rebound));
+  return cli::print_result(fmt::format("{}: sealed for program {}\n", to, rebound.program));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"List, check and re-seal weight bundles.", "difweights"};
+  app.require_subcommand(1);
+  std::string bundle, program, out;
+  CLI::App* const inspect = app.add_subcommand("inspect-bundle", "list a bundle's shards and tensors");
+  inspect->add_option("BUNDLE", bundle, "FILE.difbind")->required();
+  CLI::App* const verify =
+      app.add_subcommand("verify-bundle", "check a bundle against a program, and every shard's digest");
+  verify->add_option("BUNDLE", bundle, "FILE.difbind")->required();
+  verify->add_option("PROGRAM", program, "FILE.difir")->required();
+  CLI::App* const rebind = app.add_subcommand(
+      "rebind-program", "seal a bundle again, for another program with the same constants");
+  rebind->add_option("SEALED", bundle, "FILE.difbind")->required();
+  rebind->add_option("PROGRAM", program, "FILE.difir")->required();
+  rebind->add_option("OUT", out, "FILE.difbind to write")->required();
+  cli::examples(app,
+                "  difweights inspect-bundle chain/step.difbind\n"
+                "  difweights verify-bundle chain/step.difbind chain/step.difir\n"
+                "  difc expose-tensors chain/step.difir probe.difir transformer.x_embedder\n"
+                "  difweights rebind-program chain/step.difbind probe.difir probe.difbind\n");
+  return cli::run_app(app, argc, argv, [&]() -> Status {
+    if (inspect->parsed()) return inspect_bundle(bundle);
+    if (verify->parsed()) return verify_bundle(bundle, program);
+    return rebind_program(bundle, program, out);
+  });
+}
+
+}  // namespace
+
+const cli::Tool k_difweights = {"difweights", "Weights", "list, check and re-seal weight bundles", run};
+
+}  // namespace dif::tools
