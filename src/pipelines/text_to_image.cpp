@@ -295,6 +295,8 @@ class TextToImage::Implementation {
       latents = before;
       loop.first_step = *bad_step;
       loop.n_steps = 1;
+      loop.on_step = nullptr;
+      loop.wants_state = false;
       const Status why = explain(chain_.step, fmt::format("denoise, step {}", *bad_step), *step_,
                                  [&] { return step_->run_loop(inputs, outputs, loop, {true}); });
       return tl::unexpected<Error>(why.error());
