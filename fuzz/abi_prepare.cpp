@@ -200,7 +200,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   dif_context* context = nullptr;
   promise(api().context_create(&context_options, &context, &error) == DIF_OK, "the context opens");
 
-  Host host(program ? *program : dif::ir::Program());
+  const dif::ir::Program none;  // the host keeps names of the program that it is given
+  const dif::ir::Program& given = program ? *program : none;
+  Host host(given);
   dif_prepare_options options = {};
   options.struct_size = sizeof(options);
   options.program = bytes.data();
