@@ -224,8 +224,11 @@ class Conv2d final : public runtime::Kernel {
     onednn_stream().wait();
   }
 
-  /// Whether a band lies in the caller's tensors as oneDNN reads or writes it.
-  bool in_place(std::int64_t width) const { return width == 1 && bands_.size() == 1 && storage_ == compute_; }
+  /// Whether the band lies in the caller's tensors as oneDNN reads or writes it. A stride may leave rows at
+  /// the end of the image unread; then its channels lie further apart than those of the band.
+  bool in_place(std::int64_t width) const {
+    return width == 1 && bands_.size() == 1 && bands_[0].in_rows == g_.h && storage_ == compute_;
+  }
 
   void run_band(const KernelArgs& args, std::byte* workspace, std::byte* weights, std::int64_t image,
                 const Band& band) {
