@@ -1,8 +1,38 @@
 #include "cli/exit_status.h"
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
 #include "cli/interrupt.h"
+#include "io/atomic_file.h"
 
 namespace dif::cli {
+
+namespace {
+
+bool memory_ran_out() noexcept {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
+
+[[noreturn]] void on_terminate() {
+  io::remove_pending_temporaries();
+  const bool no_memory = memory_ran_out();
+  std::fputs(no_memory ? "error: the system has no memory left; choose a smaller size\n"
+                       : "error: the program ended where it never should; please report this\n",
+             stderr);
+  _exit(exit_status(no_memory ? ErrorCode::kOutOfMemory : ErrorCode::kInternal));
+}
+
+}  // namespace
 
 int exit_status(ErrorCode code) {
   switch (code) {
@@ -23,6 +53,10 @@ int exit_status(ErrorCode code) {
       return 128 + (received_signal() != 0 ? received_signal() : 2);
   }
   return 70;
+}
+
+void end_in_order_on_terminate() {
+  std::set_terminate(on_terminate);
 }
 
 }  // namespace dif::cli

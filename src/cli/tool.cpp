@@ -25,6 +25,7 @@ int finish(const Error& error) {
 
 int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
             WithoutArguments without_arguments) {
+  end_in_order_on_terminate();
   try {
     if (argc <= 1 && without_arguments == WithoutArguments::kPrintUsage) {
       std::fputs(app.help().c_str(), stderr);
