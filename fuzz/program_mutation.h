@@ -120,7 +120,7 @@ class ProgramMutation {
       *flag = !*flag;
     } else if (auto* dtype = std::get_if<DType>(&attr)) {
       *dtype = static_cast<DType>(random_.below(kDTypeCount));
-    } else if (auto* numbers = std::get_if<std::vector<std::int64_t>>(&attr)) {
+    } else if (auto* numbers = std::get_if<ir::Integers>(&attr)) {
       if (numbers->empty() || random_.one_in(3))
         numbers->push_back(dimension());
       else if (random_.one_in(3))

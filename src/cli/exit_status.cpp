@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -13,9 +14,19 @@ namespace dif::cli {
 
 namespace {
 
+std::atomic<bool> allocation_failed = false;
+
+[[noreturn]] void on_no_memory() {
+  allocation_failed = true;
+  throw std::bad_alloc();
+}
+
+/// What a noexcept function of the standard library did not let through is no current exception: then an
+/// allocation that failed is the likely reason.
 bool memory_ran_out() noexcept {
+  if (!std::current_exception()) return allocation_failed;
   try {
-    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+    std::rethrow_exception(std::current_exception());
   } catch (const std::bad_alloc&) {
     return true;
   } catch (...) {
@@ -56,6 +67,7 @@ int exit_status(ErrorCode code) {
 }
 
 void end_in_order_on_terminate() {
+  std::set_new_handler(on_no_memory);
   std::set_terminate(on_terminate);
 }
 

@@ -94,6 +94,8 @@ tl::unexpected<Error> write_error(const fs::path& shown, int error_number) {
   const auto reason = [&]() -> std::string {
     switch (error_number) {
       case ENOENT:
+        if (std::error_code ignored; fs::is_directory(folder, ignored))
+          return fmt::format("no file can be made in {}; choose another place", folder);
         return fmt::format("folder {} does not exist; create it first", folder);
       case ENOTDIR:
         return fmt::format("{} is not a folder; choose another place", folder);

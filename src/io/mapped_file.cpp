@@ -159,7 +159,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   install_handler();
   void* const data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, file.fd_, 0);
   if (data == MAP_FAILED)
-    return fail(ErrorCode::kIo, "{}: cannot be mapped into memory ({} bytes): {}", path.native(), file.size_,
+    return fail(errno == ENOMEM ? ErrorCode::kOutOfMemory : ErrorCode::kIo,
+                "{}: cannot be mapped into memory ({} bytes): {}", path.native(), file.size_,
                 std::strerror(errno));
   file.data_ = static_cast<const std::byte*>(data);
   file.slot_ = take_slot();

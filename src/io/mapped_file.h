@@ -21,7 +21,8 @@ struct MappingSlot;
 /// ours.
 class MappedFile {
  public:
-  /// Errors: kNotFound; kIo (cannot be opened or mapped); kInvalidInput (a folder or not a regular file).
+  /// Errors: kNotFound; kIo (cannot be opened or mapped); kOutOfMemory (no address space for it);
+  /// kInvalidInput (a folder or not a regular file).
   static Result<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile(MappedFile&& other) noexcept;

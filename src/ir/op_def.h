@@ -13,8 +13,15 @@
 
 namespace dif::ir {
 
+/// A list of integers. A type of its own because std::variant of gcc 12 takes a std::vector for one that can
+/// always be copied, and destroys what is not there when memory runs out in the copy.
+struct Integers : std::vector<std::int64_t> {
+  using std::vector<std::int64_t>::vector;
+  Integers(std::vector<std::int64_t> values) : vector(std::move(values)) {}
+};
+
 /// The value of one attribute. The alternative is fixed by the operation's AttrDef.
-using Attr = std::variant<std::int64_t, float, bool, DType, std::vector<std::int64_t>>;
+using Attr = std::variant<std::int64_t, float, bool, DType, Integers>;
 
 struct AttrDef {
   std::string_view name;
@@ -74,7 +81,7 @@ class OpView {
   bool flag(std::string_view name) const { return std::get<bool>(attr(name)); }
   DType dtype(std::string_view name) const { return std::get<DType>(attr(name)); }
   const std::vector<std::int64_t>& i64s(std::string_view name) const {
-    return std::get<std::vector<std::int64_t>>(attr(name));
+    return std::get<Integers>(attr(name));
   }
   std::span<const Attr> attrs() const { return attrs_; }
 

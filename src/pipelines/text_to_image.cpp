@@ -200,6 +200,7 @@ class TextToImage::Implementation {
   Status add_prompt(const text::Tokenizer& tokenizer, const text::PromptLayout& layout, std::string_view what,
                     const std::string& text) {
     auto prompt = text::encode_prompt(tokenizer, text, layout);
+    if (!prompt && prompts_.empty()) return tl::unexpected<Error>(std::move(prompt.error()));
     if (!prompt) return with_context(std::move(prompt.error()), "in {}", what);
     const std::string cut = text::truncation_warning(*prompt, what);
     if (settings_.strict_prompt && !cut.empty())

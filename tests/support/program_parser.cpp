@@ -100,7 +100,7 @@ class Line {
     DIF_ASSIGN(value, dtype());
     return ok();
   }
-  Status read(std::vector<std::int64_t>& value) {
+  Status read(ir::Integers& value) {
     DIF_ASSIGN(value, list());
     return ok();
   }
