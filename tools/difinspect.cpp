@@ -271,7 +271,7 @@ int run(int argc, char** argv) {
   app.add_option("--provenance", o.provenance,
                  "sidecar of the frontend (default: FILE.difir.provenance.json)");
   app.add_option("--bundle", o.bundle, "FILE.difbind that identifies the weights");
-  app.add_option("--op", o.op, "only this operation")->check(CLI::NonNegativeNumber);
+  cli::expect_whole(app.add_option("--op", o.op, "only this operation"), 0, UINT32_MAX);
   const cli::ReportOptions report(app);
   cli::examples(app,
                 "  difinspect chain/step.difir\n"

@@ -96,15 +96,6 @@ std::string screen(const ordered_json& document) {
 }
 
 Status probe(const Options& options, const cli::ReportOptions& report) {
-  const std::pair<const char*, std::optional<std::int64_t>> sizes[] = {
-      {"--reserve-mib", options.reserve_mib},
-      {"--host-budget-mib", options.host_mib},
-      {"--pinned-budget-mib", options.pinned_mib},
-      {"--workspace-budget-mib", options.workspace_mib},
-      {"--staging-budget-mib", options.staging_mib}};
-  for (const auto& [option, mib] : sizes)
-    if (mib && (*mib < 0 || *mib > kMaxMiB))
-      return invalid_input("{} {}: expected 0 to {}", option, *mib, kMaxMiB);
   ordered_json document = cli::telemetry_document("device-probe");
   DIF_ASSIGN(document["target"], read_target(options));
   document["fingerprint"] = io::hex(io::sha256(document["target"].dump()));
@@ -118,12 +109,16 @@ int run(int argc, char** argv) {
   Options o;
   app.add_option("--backend", o.backend, "what to probe: auto, cpu, or another libdif_NAME.so")
       ->capture_default_str();
-  app.add_option("--device", o.device, "device index")->capture_default_str();
-  app.add_option("--reserve-mib", o.reserve_mib, "memory left to the rest of the system");
-  app.add_option("--host-budget-mib", o.host_mib, "host memory that a plan may use");
-  app.add_option("--pinned-budget-mib", o.pinned_mib, "pinned host memory");
-  app.add_option("--workspace-budget-mib", o.workspace_mib, "scratch memory of kernels");
-  app.add_option("--staging-budget-mib", o.staging_mib, "staging buffers");
+  cli::expect_whole(app.add_option("--device", o.device, "device index")->capture_default_str(), 0,
+                    INT32_MAX);
+  const auto mebibytes = [&](const char* option, std::optional<std::int64_t>& value, const char* what) {
+    cli::expect_whole(app.add_option(option, value, what), 0, kMaxMiB);
+  };
+  mebibytes("--reserve-mib", o.reserve_mib, "memory left to the rest of the system");
+  mebibytes("--host-budget-mib", o.host_mib, "host memory that a plan may use");
+  mebibytes("--pinned-budget-mib", o.pinned_mib, "pinned host memory");
+  mebibytes("--workspace-budget-mib", o.workspace_mib, "scratch memory of kernels");
+  mebibytes("--staging-budget-mib", o.staging_mib, "staging buffers");
   const cli::ReportOptions report(app);
   cli::examples(app,
                 "  difprobe --backend auto\n"

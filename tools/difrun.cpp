@@ -53,7 +53,6 @@ class Run {
       : options_(options), backend_(backend), report_(report) {}
 
   Status run() {
-    DIF_TRY(check_options());
     DIF_ASSIGN(program_, ir::read_program(options_.program));
     DIF_TRY(read_bindings());
     DIF_TRY(open_constants());
@@ -65,14 +64,6 @@ class Run {
   }
 
  private:
-  Status check_options() const {
-    if (options_.warmups < 0 || options_.warmups > kMaxIterations)
-      return invalid_input("--warmups {}: expected 0 to {}", options_.warmups, kMaxIterations);
-    if (options_.iterations < 1 || options_.iterations > kMaxIterations)
-      return invalid_input("--iterations {}: expected 1 to {}", options_.iterations, kMaxIterations);
-    return ok();
-  }
-
   Status read_bindings() {
     std::vector<TensorArgument> arguments;
     for (const std::string& text : options_.inputs) {
@@ -315,8 +306,10 @@ int run(int argc, char** argv) {
       ->allow_extra_args(false);
   app.add_option("--output", o.outputs, "ID=FILE for each output to write, as --input")
       ->allow_extra_args(false);
-  app.add_option("--warmups", o.warmups, "untimed runs first")->capture_default_str();
-  app.add_option("--iterations", o.iterations, "timed runs")->capture_default_str();
+  cli::expect_whole(app.add_option("--warmups", o.warmups, "untimed runs first")->capture_default_str(), 0,
+                    kMaxIterations);
+  cli::expect_whole(app.add_option("--iterations", o.iterations, "timed runs")->capture_default_str(), 1,
+                    kMaxIterations);
   app.add_flag("--trace-ops", o.trace_ops, "time of each operation, slowest first");
   app.add_flag("--why", o.why, "kernel of each operation, and why others declined");
   app.add_flag("--allow-nonfinite", o.allow_nonfinite, "NaN and infinity in an output are no failure");

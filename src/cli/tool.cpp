@@ -26,6 +26,7 @@ int finish(const Error& error) {
 int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
             WithoutArguments without_arguments) {
   end_in_order_on_terminate();
+  watch_interrupts();
   try {
     if (argc <= 1 && without_arguments == WithoutArguments::kPrintUsage) {
       std::fputs(app.help().c_str(), stderr);
@@ -40,7 +41,6 @@ int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>&
       return finish(
           {ErrorCode::kInvalidInput, fmt::format("{} (see {} --help)", error.what(), app.get_name())});
     }
-    watch_interrupts();
     const Status status = body();
     return status ? 0 : finish(status.error());
   } catch (const std::bad_alloc&) {
@@ -62,9 +62,10 @@ void print_warning(std::string_view sentence) {
 }
 
 Status print_result(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    return fail(ErrorCode::kIo, "standard output cannot be written: {}", std::strerror(errno));
-  return ok();
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return ok();
+  if (errno == EPIPE) return ok();  // as in `| head`: the reader has what it wanted
+  return fail(ErrorCode::kIo, "standard output cannot be written: {}", std::strerror(errno));
 }
 
 }  // namespace dif::cli

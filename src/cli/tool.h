@@ -33,7 +33,7 @@ void examples(CLI::App& app, std::string_view lines);
 
 /// Prints one sentence on stderr.
 void print_warning(std::string_view sentence);
-/// Prints on stdout. Errors: Io (disk full, closed pipe).
+/// Prints on stdout. A reader that closed its end of the pipe is no error. Errors: Io (disk full).
 Status print_result(std::string_view text);
 
 }  // namespace dif::cli

@@ -48,7 +48,7 @@ std::uint64_t least_bytes(const Chain& chain, const GenerationSettings& settings
     arena = std::max(arena, plan::make_plan(stage->program).arena_bytes);
   const auto pixels =
       static_cast<std::uint64_t>(settings.width) * static_cast<std::uint64_t>(settings.height);
-  return checked_add(arena, pixels * 3 * (sizeof(float) + 1)).value_or(UINT64_MAX);
+  return saturating_add<std::uint64_t>(arena, pixels * 3 * (sizeof(float) + 1));
 }
 
 Status check_memory(const Chain& chain, const GenerationSettings& settings) {

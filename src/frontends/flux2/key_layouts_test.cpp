@@ -197,8 +197,7 @@ std::string attribute_text(const ir::Attr& attr) {
   if (const auto* value = std::get_if<bool>(&attr)) return *value ? "true" : "false";
   if (const auto* value = std::get_if<DType>(&attr)) return std::string(dtype_name(*value));
   std::string list;
-  for (const std::int64_t item : std::get<ir::Integers>(attr))
-    list += std::to_string(item) + ",";
+  for (const std::int64_t item : std::get<ir::Integers>(attr)) list += std::to_string(item) + ",";
   return list;
 }
 
