@@ -39,6 +39,17 @@ struct OperandDef {
   Arity arity = Arity::kOne;  ///< optional operands are trailing; a variadic one is the only or last operand
 };
 
+/// How rows of the result come from the same rows of the operands: what a planner knows in order to let one
+/// kernel execute several operations (plan/fusion.h). A row is what follows the first k dimensions of a shape.
+enum class RowRule : std::uint8_t {
+  kNone,         ///< an element may depend on anything
+  kElementwise,  ///< an element depends on the elements at its place; operands broadcast as in add
+  kLastAxis,     ///< vectors along the last axis of operand 0; other operands are read whole
+  kHeads,        ///< [H, D] at each [B, S] of operand 0 [B, S, H, D]; other operands are [S, ...]
+  kSlice,        ///< part of the axis that attribute `axis` names
+  kConcat,       ///< operands side by side along the axis that attribute `axis` names
+};
+
 /// What an operation means: one per folder of src/ops, found by name. Everything that is not per-operation
 /// knowledge (SSA order, arity, attribute alternatives) is checked by the verifier itself.
 struct OpDef {
@@ -53,6 +64,7 @@ struct OpDef {
   double (*flops)(const OpView& op) = nullptr;
   /// The result has the bytes of operand 0 under another shape: a planner may let them share storage.
   bool is_view = false;
+  RowRule row_rule = RowRule::kNone;
 };
 
 /// Every operation, in the order of ops.def (defined in src/ops).

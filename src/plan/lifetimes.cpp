@@ -13,16 +13,18 @@ std::vector<ir::ValueId> view_roots(const ir::Program& program) {
   return roots;
 }
 
-std::vector<Lifetime> lifetimes(const ir::Program& program, const std::vector<ir::ValueId>& roots) {
+std::vector<Lifetime> lifetimes(const ir::Program& program, const std::vector<ir::ValueId>& roots,
+                                const std::vector<std::uint32_t>& step_of, std::uint32_t n_steps) {
   std::vector<Lifetime> lifetimes(program.values.size());
-  for (ir::OpId id = 0; id < program.ops.size(); ++id) {
-    const ir::Op& op = program.ops[id];
-    for (const ir::ValueId result : op.results)
-      if (roots[result] == result) lifetimes[result] = {id, id};
-    for (const ir::ValueId operand : op.operands) lifetimes[roots[operand]].last = id;
-  }
-  const auto end = static_cast<ir::OpId>(program.ops.size());
-  for (const ir::Output& output : program.outputs) lifetimes[roots[output.value]].last = end;
+  for (ir::OpId id = 0; id < program.ops.size(); ++id)
+    for (const ir::ValueId result : program.ops[id].results)
+      if (roots[result] == result) lifetimes[result] = {step_of[id], step_of[id]};
+  for (ir::OpId id = 0; id < program.ops.size(); ++id)
+    for (const ir::ValueId operand : program.ops[id].operands) {
+      std::uint32_t& last = lifetimes[roots[operand]].last;
+      last = std::max(last, step_of[id]);
+    }
+  for (const ir::Output& output : program.outputs) lifetimes[roots[output.value]].last = n_steps;
   return lifetimes;
 }
 

@@ -1,9 +1,10 @@
 #include "plan/plan.h"
 
 #include <algorithm>
+#include <queue>
 
+#include "base/check.h"
 #include "base/checked_math.h"
-#include "plan/lifetimes.h"
 
 namespace dif::plan {
 
@@ -57,23 +58,104 @@ Storage storage_of(const ir::Program& program, ir::ValueId root, const std::vect
   return constant[root] ? Storage::kFolded : Storage::kArena;
 }
 
+/// The steps in an order in which each one follows those that it reads from: as near to program order as the
+/// groups allow, a group where its last operation stood.
+class Scheduler {
+ public:
+  Scheduler(const ir::Program& program, const std::vector<ir::ValueId>& roots,
+            const std::vector<Group>& groups) {
+    std::vector<std::uint32_t> unit_of(program.ops.size(), ir::kNoId);
+    for (std::uint32_t group = 0; group < groups.size(); ++group) {
+      for (const ir::OpId op : groups[group].ops) unit_of[op] = group;
+      units_.push_back({{groups[group].ops.front(), group}, groups[group].ops.back()});
+    }
+    for (ir::OpId op = 0; op < program.ops.size(); ++op) {
+      if (unit_of[op] != ir::kNoId) continue;
+      unit_of[op] = static_cast<std::uint32_t>(units_.size());
+      units_.push_back({{op, ir::kNoId}, op});
+    }
+    for (ir::OpId op = 0; op < program.ops.size(); ++op)
+      for (const ir::ValueId operand : program.ops[op].operands) {
+        // Who reads a view waits for what it looks at: the view may look into the reader's own group.
+        const ir::OpId producer = program.values[roots[operand]].producer;
+        if (producer == ir::kNoId || unit_of[producer] == unit_of[op]) continue;
+        units_[unit_of[producer]].readers.push_back(unit_of[op]);
+        ++units_[unit_of[op]].unmet;
+      }
+  }
+
+  std::vector<Step> run() {
+    using Entry = std::pair<ir::OpId, std::uint32_t>;  // the last operation of a unit, and the unit
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (std::uint32_t unit = 0; unit < units_.size(); ++unit)
+      if (units_[unit].unmet == 0) ready.emplace(units_[unit].last, unit);
+    std::vector<Step> steps;
+    while (!ready.empty()) {
+      const std::uint32_t unit = ready.top().second;
+      ready.pop();
+      steps.push_back(units_[unit].step);
+      for (const std::uint32_t reader : units_[unit].readers)
+        if (--units_[reader].unmet == 0) ready.emplace(units_[reader].last, reader);
+    }
+    DIF_CHECK(steps.size() == units_.size());  // else groups need each other's results
+    return steps;
+  }
+
+ private:
+  struct Unit {
+    Step step;
+    ir::OpId last = 0;
+    std::vector<std::uint32_t> readers = {};  // one entry for each operand
+    std::size_t unmet = 0;
+  };
+  std::vector<Unit> units_;
+};
+
+/// The step in which each operation runs.
+std::vector<std::uint32_t> steps_of(const ir::Program& program, const Plan& plan) {
+  std::vector<std::uint32_t> step_of(program.ops.size());
+  for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (step.group == ir::kNoId) step_of[step.op] = i;
+    if (step.group != ir::kNoId)
+      for (const ir::OpId op : plan.groups[step.group].ops) step_of[op] = i;
+  }
+  return step_of;
+}
+
+/// Per value: whether it is a result of a group that the group does not write.
+std::vector<bool> register_values(const ir::Program& program, const std::vector<Group>& groups) {
+  std::vector<bool> stays(program.values.size());
+  for (const Group& group : groups) {
+    for (const ir::OpId op : group.ops) stays[program.ops[op].results.front()] = true;
+    for (const ir::ValueId output : group.outputs) stays[output] = false;
+  }
+  return stays;
+}
+
 }  // namespace
 
-Plan make_plan(const ir::Program& program) {
+Plan make_plan(const ir::Program& program, std::vector<Group> groups) {
   const auto roots = view_roots(program);
-  const auto lives = lifetimes(program, roots);
   const auto constant = constant_values(program);
 
   Plan plan;
+  plan.groups = std::move(groups);
+  plan.steps = Scheduler(program, roots, plan.groups).run();
   plan.values.resize(program.values.size());
   plan.folded.resize(program.ops.size());
   for (ir::OpId id = 0; id < program.ops.size(); ++id)
     plan.folded[id] = constant[program.ops[id].results.front()];
 
+  const auto lives =
+      lifetimes(program, roots, steps_of(program, plan), static_cast<std::uint32_t>(plan.steps.size()));
+  const std::vector<bool> stays = register_values(program, plan.groups);
   std::vector<Block> blocks;
   for (ir::ValueId id = 0; id < program.values.size(); ++id) {
-    plan.values[id] = {storage_of(program, roots[id], constant), roots[id], 0};
-    if (roots[id] != id || plan.values[id].storage != Storage::kArena) continue;
+    const ir::ValueId root = roots[id];
+    const Storage storage = stays[root] ? Storage::kRegister : storage_of(program, root, constant);
+    plan.values[id] = {storage, root, 0, lives[root]};
+    if (root != id || storage != Storage::kArena) continue;
     blocks.push_back({id, lives[id], align_up(program.type(id).bytes(), kArenaAlignment), 0});
   }
   place(std::move(blocks), plan);

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "plan/fusion.h"
+#include "plan/lifetimes.h"
 
 namespace dif::plan {
 
@@ -13,6 +15,7 @@ enum class Storage : std::uint8_t {
   kConstant,  ///< bound at prepare
   kFolded,    ///< computed once at prepare from constants alone
   kArena,     ///< at `offset` in the arena of the context
+  kRegister,  ///< inside its group only, never in memory
 };
 
 struct Placement {
@@ -20,10 +23,20 @@ struct Placement {
   ir::ValueId root =
       ir::kNoId;             ///< the value whose bytes these are: itself, or what a chain of views looks at
   std::uint64_t offset = 0;  ///< of an arena value
+  Lifetime life;             ///< of the root, when it is in the arena
 };
 
-/// The memory layout of one program. Operations run in program order.
+/// One operation, or all operations of a group. Nothing runs in the step of a view or of a folded operation.
+struct Step {
+  ir::OpId op = ir::kNoId;          ///< the first of a group
+  std::uint32_t group = ir::kNoId;  ///< index into Plan::groups
+};
+
+/// The order of execution and the memory layout of one program. Without groups the steps are the operations
+/// in program order.
 struct Plan {
+  std::vector<Step> steps;
+  std::vector<Group> groups;
   std::vector<Placement> values;  ///< per value
   std::vector<bool> folded;       ///< per operation: runs at prepare, never in a run
   std::uint64_t arena_bytes = 0;
@@ -36,6 +49,7 @@ inline constexpr std::uint64_t kArenaAlignment = 64;
 /// Plans a verified program: constant operands make an operation folded, views share the bytes of what they
 /// look at, and values that never live at the same time share arena bytes. Outputs live until the end. Sizes
 /// that 64 bits do not hold are 2^64 - 1 bytes, which no device has.
-Plan make_plan(const ir::Program& program);
+/// `groups` are those of form_groups, or some of them: what lives inside a group alone takes no memory.
+Plan make_plan(const ir::Program& program, std::vector<Group> groups = {});
 
 }  // namespace dif::plan

@@ -1,7 +1,5 @@
 #include "plan/plan_text.h"
 
-#include "plan/lifetimes.h"
-
 namespace dif::plan {
 
 std::string_view storage_name(Storage storage) {
@@ -14,12 +12,14 @@ std::string_view storage_name(Storage storage) {
       return "folded";
     case Storage::kArena:
       return "arena";
+    case Storage::kRegister:
+      return "register";
   }
   return "?";
 }
 
 std::string assignments_text(const ir::Program& program, const Plan& plan) {
-  const auto lives = lifetimes(program, view_roots(program));
+  const std::string_view unit = plan.groups.empty() ? "operations" : "steps";
   std::string text;
   for (ir::ValueId id = 0; id < plan.values.size(); ++id) {
     const Placement& place = plan.values[id];
@@ -27,8 +27,8 @@ std::string assignments_text(const ir::Program& program, const Plan& plan) {
     if (place.root != id) {
       text += fmt::format("%{} looks at %{} : {}\n", id, place.root, type);
     } else if (place.storage == Storage::kArena) {
-      text += fmt::format("%{} arena {} + {}, operations {} to {} : {}\n", id, place.offset, type.bytes(),
-                          lives[id].first, lives[id].last, type);
+      text += fmt::format("%{} arena {} + {}, {} {} to {} : {}\n", id, place.offset, type.bytes(), unit,
+                          place.life.first, place.life.last, type);
     } else {
       text += fmt::format("%{} {} : {}\n", id, storage_name(place.storage), type);
     }

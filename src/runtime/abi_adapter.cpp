@@ -127,7 +127,12 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
   const std::span bytes(static_cast<const std::byte*>(options->program), options->program_bytes);
   DIF_ASSIGN(ir::Program program, ir::decode(bytes));
   DIF_ASSIGN(std::vector<HostConstant> constants, read_constants(program, *options));
-  ExecutorOptions executor_options = {context.definition->kernels(), context.definition->executes, {}};
+  const BackendDefinition& definition = *context.definition;
+  ExecutorOptions executor_options = {definition.kernels(), definition.executes, {}};
+  if (definition.group_kernels != nullptr) {
+    executor_options.group_kernels = definition.group_kernels();
+    executor_options.fusion = definition.fusion;
+  }
   if (options->release != nullptr)
     executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
   auto result = std::make_unique<dif_prepared>();

@@ -8,6 +8,7 @@
 
 #include "dif/backend_abi.h"
 #include "dif/status.h"
+#include "plan/fusion.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
 
@@ -26,8 +27,10 @@ struct BackendDefinition {
   const char* name = "";
   Result<std::unique_ptr<Device>> (*create_device)(const DeviceOptions& options) = nullptr;
   std::span<const KernelEntry> (*kernels)() = nullptr;
-  std::string (*probe)() = nullptr;  ///< JSON document of devices and libraries
-  bool executes = true;              ///< false: plans, and writes zeros
+  std::string (*probe)() = nullptr;                                ///< JSON document of devices and libraries
+  bool executes = true;                                            ///< false: plans, and writes zeros
+  std::span<const GroupKernelEntry> (*group_kernels)() = nullptr;  ///< null: each operation runs by itself
+  plan::FusionRules fusion = {};                                   ///< what the group kernels can execute
 };
 
 namespace internal {

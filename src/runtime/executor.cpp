@@ -23,8 +23,13 @@ Status SharedArena::reserve(std::uint64_t arena_bytes, std::uint64_t workspace_b
   return ok();
 }
 
-Executor::Executor(ir::Program program, Device& device, SharedArena& arena)
-    : program_(std::move(program)), plan_(plan::make_plan(program_)), device_(device), arena_(arena) {
+Executor::Executor(ir::Program program, Device& device, SharedArena& arena,
+                   std::span<const KernelEntry> kernels)
+    : program_(std::move(program)),
+      plan_(plan::make_plan(program_)),
+      device_(device),
+      arena_(arena),
+      kernels_(kernels) {
   for (ir::OpId id = 0; id < program_.ops.size(); ++id) views_.push_back(program_.view(id));
   fixed_places_.resize(program_.values.size());
   owned_.resize(program_.values.size());
@@ -33,28 +38,15 @@ Executor::Executor(ir::Program program, Device& device, SharedArena& arena)
 Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::vector<HostConstant> constants,
                                                     Device& device, SharedArena& arena,
                                                     const ExecutorOptions& options) {
-  auto executor = std::unique_ptr<Executor>(new Executor(std::move(program), device, arena));
+  auto executor = std::unique_ptr<Executor>(new Executor(std::move(program), device, arena, options.kernels));
   executor->executes_ = options.executes;
   if (options.executes) {
     DIF_TRY(device.begin_run());
     DIF_TRY(executor->bind_constants(std::move(constants)));
-    DIF_TRY(executor->fold(options));
-    std::string missing;
-    int n_missing = 0;
-    for (ir::OpId op = 0; op < executor->program_.ops.size(); ++op) {
-      if (executor->plan_.folded[op] || executor->program_.ops[op].def->is_view) continue;
-      auto step = executor->make_step(op, options);
-      if (step) {
-        executor->steps_.push_back(std::move(*step));
-      } else if (step.error().code != ErrorCode::kUnavailable) {
-        return tl::unexpected<Error>(std::move(step.error()));
-      } else if (++n_missing <= 10) {
-        missing += (missing.empty() ? "" : "; ") + step.error().message;
-      }
-    }
-    if (n_missing != 0)
-      return fail(ErrorCode::kUnavailable, "this backend cannot run {} of {} operations: {}", n_missing,
-                  executor->program_.ops.size(), missing);
+    DIF_TRY(executor->fold());
+    std::vector<Step> group_steps;
+    DIF_TRY(executor->make_groups(options, group_steps));
+    DIF_TRY(executor->make_steps(std::move(group_steps)));
     executor->release_unread(options);
   }
   executor->make_report(options);
@@ -81,7 +73,7 @@ Status Executor::bind_constants(std::vector<HostConstant> constants) {
 
 /// Runs what depends on constants alone, and drops intermediate results as soon as nothing needs them any
 /// more.
-Status Executor::fold(const ExecutorOptions& options) {
+Status Executor::fold() {
   std::vector<std::uint32_t> readers(program_.values.size());
   for (ir::OpId op = 0; op < program_.ops.size(); ++op)
     for (const ir::ValueId operand : program_.ops[op].operands) ++readers[plan_.values[operand].root];
@@ -95,7 +87,7 @@ Status Executor::fold(const ExecutorOptions& options) {
         DIF_ASSIGN(owned_[result], DeviceBuffer::create(device_, program_.type(result).bytes()));
         fixed_places_[result] = owned_[result].view();
       }
-      DIF_ASSIGN(Step step, make_step(op, options));
+      DIF_ASSIGN(Step step, make_step(op));
       DIF_ASSIGN(DeviceBuffer workspace, DeviceBuffer::create(device_, step.kernel->workspace_bytes()));
       if (Status status = execute(step, fixed_places_, workspace.view()); !status)
         return with_context(std::move(status.error()), "while folding operation {}", op);
@@ -113,40 +105,129 @@ Status Executor::fold(const ExecutorOptions& options) {
   return ok();
 }
 
-Result<Executor::Step> Executor::make_step(ir::OpId op, const ExecutorOptions& options) {
-  const ir::OpView& view = views_[op];
-  std::vector<BufferView> constants;
-  for (const ir::ValueId operand : program_.ops[op].operands)
-    constants.push_back(place(operand, fixed_places_));
-  const KernelRequest request = {&view, &device_, constants};
-  Step step;
-  step.op = op;
-  for (const KernelEntry& entry : options.kernels) {
-    if (entry.op != &view.def()) continue;
+/// Groups that every kernel declines fall apart; what is left is planned anew.
+Status Executor::make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps) {
+  if (options.group_kernels.empty()) return ok();
+  plan::Fusion fusion = plan::form_groups(program_, options.fusion);
+  refusals_ = std::move(fusion.refusals);
+  std::vector<plan::Group> kept;
+  for (plan::Group& group : fusion.groups) {
+    DIF_ASSIGN(Step step, make_group_step(group, options));
+    if (step.kernel == nullptr) {
+      declined_groups_.push_back({std::move(group), std::move(step.declined)});
+      continue;
+    }
+    kept.push_back(std::move(group));
+    group_steps.push_back(std::move(step));
+  }
+  if (!kept.empty()) plan_ = plan::make_plan(program_, std::move(kept));
+  return ok();
+}
+
+Status Executor::make_steps(std::vector<Step> group_steps) {
+  std::string missing;
+  int n_missing = 0;
+  for (const plan::Step& planned : plan_.steps) {
+    if (planned.group != ir::kNoId) {
+      steps_.push_back(std::move(group_steps[planned.group]));
+      continue;
+    }
+    if (plan_.folded[planned.op] || program_.ops[planned.op].def->is_view) continue;
+    auto step = make_step(planned.op);
+    if (step) {
+      steps_.push_back(std::move(*step));
+    } else if (step.error().code != ErrorCode::kUnavailable) {
+      return tl::unexpected<Error>(std::move(step.error()));
+    } else if (++n_missing <= 10) {
+      missing += (missing.empty() ? "" : "; ") + step.error().message;
+    }
+  }
+  for (const Step& step : steps_) order_.push_back(&step);
+  if (n_missing == 0) return ok();
+  return fail(ErrorCode::kUnavailable, "this backend cannot run {} of {} operations: {}", n_missing,
+              program_.ops.size(), missing);
+}
+
+namespace {
+
+/// Asks the entries in order; fills in kernel, name and the reasons of those that declined. A step without a
+/// kernel is one that all of them declined.
+template <class StepType, class Entries, class Request, class Serves>
+Status ask(StepType& step, const Entries& entries, const Request& request, Serves serves) {
+  for (const auto& entry : entries) {
+    if (!serves(entry)) continue;
     auto kernel = entry.make(request);
     if (kernel) {
       step.kernel_name = entry.name;
       step.kernel = std::move(*kernel);
-      return step;
+      return ok();
     }
     if (kernel.error().code != ErrorCode::kDeclined)
-      return with_context(std::move(kernel.error()), "kernel {} of operation {}", entry.name, op);
+      return with_context(std::move(kernel.error()), "kernel {} of operation {}", entry.name, step.op);
     step.declined.push_back(fmt::format("{}: {}", entry.name, kernel.error().message));
   }
+  return ok();
+}
+
+}  // namespace
+
+Result<Executor::Step> Executor::make_step(ir::OpId op) {
+  const ir::OpView& view = views_[op];
+  Step step;
+  step.op = op;
+  step.description = view.def().name;
+  step.in = program_.ops[op].operands;
+  step.out = program_.ops[op].results;
+  std::vector<BufferView> constants;
+  for (const ir::ValueId operand : step.in) constants.push_back(place(operand, fixed_places_));
+  const KernelRequest request = {&view, &device_, constants};
+  DIF_TRY(ask(step, kernels_, request, [&](const KernelEntry& entry) { return entry.op == &view.def(); }));
+  if (step.kernel != nullptr) return step;
   return fail(ErrorCode::kUnavailable, "operation {} ({}): {}", op, view.def().name,
               step.declined.empty() ? "no kernel" : fmt::format("{}", fmt::join(step.declined, ", ")));
+}
+
+/// The step's kernel is null when every kernel declined.
+Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const ExecutorOptions& options) {
+  Step step;
+  step.op = group.ops.front();
+  step.in = group.inputs;
+  step.out = group.outputs;
+  const auto position = [](const auto& list, std::uint32_t id) {
+    return static_cast<std::uint32_t>(std::ranges::find(list, id) - list.begin());
+  };
+  std::vector<GroupOp> ops;
+  for (const ir::OpId id : group.ops) {
+    const ir::Op& op = program_.ops[id];
+    step.description += (step.description.empty() ? "" : "+") + std::string(op.def->name);
+    GroupOp member = {&views_[id], {}, kNoOutput};
+    for (const ir::ValueId operand : op.operands) {
+      const ir::ValueId root = plan_.values[operand].root;
+      const std::uint32_t producer = position(group.ops, program_.values[root].producer);
+      const bool inside = producer < group.ops.size();
+      member.operands.push_back({inside, inside ? producer : position(group.inputs, root)});
+    }
+    const std::uint32_t output = position(group.outputs, op.results.front());
+    if (output < group.outputs.size()) member.output = output;
+    ops.push_back(std::move(member));
+  }
+  std::vector<BufferView> constants;
+  for (const ir::ValueId input : step.in) constants.push_back(place(input, fixed_places_));
+  const GroupRequest request = {ops, group.rows, constants, group.outputs.size(), &device_};
+  DIF_TRY(ask(step, options.group_kernels, request, [](const GroupKernelEntry&) { return true; }));
+  return step;
 }
 
 /// Hands back constants, and frees folded values, that no kernel reads any more because it repacked them.
 void Executor::release_unread(const ExecutorOptions& options) {
   std::vector<bool> read(program_.values.size());
-  for (const Step& step : steps_) {
-    const ir::Op& op = program_.ops[step.op];
-    for (std::size_t i = 0; i < op.operands.size(); ++i) {
-      const ir::ValueId root = plan_.values[op.operands[i]].root;
+  for (const Step& step : steps_)
+    for (std::size_t i = 0; i < step.in.size(); ++i) {
+      const ir::ValueId root = plan_.values[step.in[i]].root;
       if (fixed_places_[root] && step.kernel->reads_constant(i)) read[root] = true;
     }
-  }
+  for (const plan::Group& group : plan_.groups)  // their operations may still have to run one by one
+    for (const ir::ValueId input : group.inputs) read[input] = true;
   for (const ir::Output& output : program_.outputs) read[plan_.values[output.value].root] = true;
   for (ir::ValueId id = 0; id < program_.values.size(); ++id) {
     if (read[id] || !fixed_places_[id]) continue;
@@ -161,23 +242,68 @@ void Executor::release_unread(const ExecutorOptions& options) {
 
 void Executor::make_report(const ExecutorOptions& options) {
   report_.arena_bytes = plan_.arena_bytes;
-  nlohmann::json operations = nlohmann::json::array();
-  const auto describe = [&](const Step& step) -> nlohmann::json& {
-    operations.push_back(
-        {{"operation", step.op}, {"name", views_[step.op].def().name}, {"kernel", step.kernel_name}});
-    if (!step.declined.empty()) operations.back()["declined"] = step.declined;
+  nlohmann::json operations = nlohmann::json::array(), groups = nlohmann::json::array(),
+                 ends = nlohmann::json::array();
+  const auto describe = [&](const Step& step, ir::OpId op) -> nlohmann::json& {
+    operations.push_back({{"operation", op}, {"name", views_[op].def().name}, {"kernel", step.kernel_name}});
     return operations.back();
   };
-  for (const Step& step : folded_steps_) describe(step)["folded"] = true;
+  const auto with_reasons = [](nlohmann::json& entry, const std::vector<std::string>& declined) {
+    if (!declined.empty()) entry["declined"] = declined;
+  };
+  for (const Step& step : folded_steps_) {
+    describe(step, step.op)["folded"] = true;
+    with_reasons(operations.back(), step.declined);
+  }
   for (const Step& step : steps_) {
     report_.workspace_bytes = std::max(report_.workspace_bytes, step.kernel->workspace_bytes());
     report_.prepacked_bytes += step.kernel->prepacked_bytes();
-    describe(step);
+    const auto group = std::ranges::find(plan_.groups, step.op,
+                                         [](const plan::Group& candidate) { return candidate.ops.front(); });
+    if (group == plan_.groups.end()) {
+      with_reasons(describe(step, step.op), step.declined);
+      continue;
+    }
+    for (const ir::OpId op : group->ops) describe(step, op)["group"] = groups.size();
+    groups.push_back({{"operations", group->ops},
+                      {"kernel", step.kernel_name},
+                      {"rows", group->rows},
+                      {"reads", group->inputs},
+                      {"writes", group->outputs}});
+    with_reasons(groups.back(), step.declined);
   }
+  for (const DeclinedGroup& declined : declined_groups_)
+    groups.push_back({{"operations", declined.group.ops}, {"declined", declined.declined}});
+  for (const plan::Refusal& refusal : refusals_)
+    ends.push_back({{"operation", refusal.op}, {"producer", refusal.producer}, {"reason", refusal.reason}});
   for (ir::ValueId id = 0; id < program_.values.size(); ++id)
     if (fixed_places_[id] && plan_.values[id].root == id) report_.resident_bytes += program_.type(id).bytes();
-  report_.details =
-      nlohmann::json{{"executes", options.executes}, {"operations", std::move(operations)}}.dump();
+  nlohmann::json details = {{"executes", options.executes}, {"operations", std::move(operations)}};
+  if (!groups.empty()) details["groups"] = std::move(groups);
+  if (!ends.empty()) details["group_ends"] = std::move(ends);
+  report_.details = details.dump();
+}
+
+/// Makes what a run without groups needs; the kernels of operations outside groups serve both ways.
+Status Executor::take_apart() {
+  if (apart_) return ok();
+  Apart apart;
+  apart.plan = plan::make_plan(program_);
+  for (const plan::Group& group : plan_.groups)
+    for (const ir::OpId op : group.ops) {
+      DIF_ASSIGN(Step step, make_step(op));
+      apart.steps.push_back(std::move(step));
+    }
+  std::vector<const Step*> by_op(program_.ops.size());
+  for (const std::vector<Step>* list : {&std::as_const(steps_), &std::as_const(apart.steps)})
+    for (const Step& step : *list) by_op[step.op] = &step;  // a group's step gives way to its operation's
+  for (const Step* step : by_op) {
+    if (step == nullptr) continue;
+    apart.order.push_back(step);
+    apart.workspace_bytes = std::max(apart.workspace_bytes, step->kernel->workspace_bytes());
+  }
+  apart_ = std::move(apart);
+  return ok();
 }
 
 BufferView Executor::place(ir::ValueId value, const std::vector<BufferView>& places) const {
@@ -185,14 +311,12 @@ BufferView Executor::place(ir::ValueId value, const std::vector<BufferView>& pla
 }
 
 Status Executor::execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace) {
-  const ir::Op& op = program_.ops[step.op];
   std::vector<TensorView> ins, outs;
-  for (const ir::ValueId operand : op.operands)
-    ins.push_back({place(operand, places), &program_.type(operand)});
-  for (const ir::ValueId result : op.results) outs.push_back({place(result, places), &program_.type(result)});
+  for (const ir::ValueId value : step.in) ins.push_back({place(value, places), &program_.type(value)});
+  for (const ir::ValueId value : step.out) outs.push_back({place(value, places), &program_.type(value)});
   Status status = step.kernel->run({ins, outs, workspace});
   if (!status)
-    return with_context(std::move(status.error()), "operation {}, {}, kernel {}", step.op, op.def->name,
+    return with_context(std::move(status.error()), "operation {}, {}, kernel {}", step.op, step.description,
                         step.kernel_name);
   return ok();
 }
@@ -205,18 +329,17 @@ Status Executor::check_finite(const Step& step, const std::vector<BufferView>& p
     DIF_TRY(device_.download(bytes.data(), place(id, places), bytes.size()));
     return survey_finite(program_.type(id).dtype, bytes);
   };
-  const ir::Op& op = program_.ops[step.op];
-  for (const ir::ValueId result : op.results) {
+  for (const ir::ValueId result : step.out) {
     DIF_ASSIGN(const FiniteSurvey found, survey(result));
     if (found.all_finite) continue;
     double largest = 0;
-    for (const ir::ValueId operand : op.operands) {
+    for (const ir::ValueId operand : step.in) {
       DIF_ASSIGN(const FiniteSurvey input, survey(operand));
       largest = std::max(largest, input.largest_finite);
     }
     return fail(ErrorCode::kNonFinite,
                 "operation {} ({}) is the first whose result holds {}; its largest finite input is {:.6g}",
-                step.op, op.def->name, found.has_nan ? "NaN" : "infinity", largest);
+                step.op, step.description, found.has_nan ? "NaN" : "infinity", largest);
   }
   return ok();
 }
@@ -227,7 +350,7 @@ Status Executor::run_step(const Step& step, const std::vector<BufferView>& place
   if (hooks.trace) {
     DIF_TRY(device_.synchronize());
     const auto spent = std::chrono::steady_clock::now() - start;
-    hooks.trace({step.op, views_[step.op].def().name.data(), step.kernel_name,
+    hooks.trace({step.op, step.description.c_str(), step.kernel_name,
                  static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count())});
   }
   return hooks.check_operations ? check_finite(step, places) : ok();
@@ -276,18 +399,21 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
   forget_failure();
   if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
   DIF_TRY(device_.begin_run());
-  DIF_TRY(arena_.reserve(report_.arena_bytes, report_.workspace_bytes));
+  const bool one_by_one = hooks.check_operations && !plan_.groups.empty();
+  if (one_by_one) DIF_TRY(take_apart());
+  const plan::Plan& plan = one_by_one ? apart_->plan : plan_;
+  DIF_TRY(arena_.reserve(plan.arena_bytes, one_by_one ? apart_->workspace_bytes : report_.workspace_bytes));
   std::vector<BufferView> places = fixed_places_;
   for (std::size_t i = 0; i < inputs.size(); ++i) places[program_.inputs[i]] = inputs[i];
   const BufferView arena = arena_.arena();
   for (ir::ValueId id = 0; id < places.size(); ++id)
-    if (plan_.values[id].storage == Storage::kArena)
-      places[id] = {arena.base, arena.offset + plan_.values[id].offset};
+    if (plan.values[id].storage == Storage::kArena)
+      places[id] = {arena.base, arena.offset + plan.values[id].offset};
 
-  for (const Step& step : steps_) {
+  for (const Step* step : one_by_one ? apart_->order : order_) {
     if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
-    if (Status status = run_step(step, places, hooks); !status) {
-      failed_operation_ = step.op;
+    if (Status status = run_step(*step, places, hooks); !status) {
+      failed_operation_ = step->op;
       return status;
     }
   }

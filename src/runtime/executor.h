@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,15 +37,17 @@ struct HostConstant {
 };
 
 struct ExecutorOptions {
-  std::span<const KernelEntry> kernels;
-  bool executes = true;  ///< false: plan only; a run writes zeros
+  std::span<const KernelEntry> kernels;  ///< outlives the executor
+  bool executes = true;                  ///< false: plan only; a run writes zeros
   std::function<void(std::uint32_t constant)> release;
+  std::span<const GroupKernelEntry> group_kernels = {};
+  plan::FusionRules fusion = {};  ///< what the group kernels can execute
 };
 
-/// One operation that ran.
+/// One operation, or one group, that ran.
 struct OpTrace {
-  ir::OpId op = 0;
-  const char* op_name = "";
+  ir::OpId op = 0;           ///< the first of a group
+  const char* op_name = "";  ///< of a group: the names of its operations, joined by +
   const char* kernel = "";
   std::uint64_t nanoseconds = 0;
 };
@@ -59,10 +63,12 @@ struct ExecutorReport {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t resident_bytes = 0;
   std::uint64_t prepacked_bytes = 0;
-  std::string details;  ///< JSON: kernel per operation, why others declined
+  std::string details;  ///< JSON: kernel per operation, groups, why others declined
 };
 
-/// A verified program made ready on a device: constants folded, kernels chosen, memory planned.
+/// A verified program made ready on a device: constants folded, operations grouped, kernels chosen, memory
+/// planned. A run that checks operations runs them one by one, groups taken apart; that needs more memory
+/// than the report says.
 class Executor {
  public:
   /// Takes the program; constants[i] belongs to program.constants[i] and stays valid while the executor lives
@@ -84,20 +90,39 @@ class Executor {
   void forget_failure() { failed_operation_ = ir::kNoId; }
 
  private:
+  /// One operation or group with its kernel.
   struct Step {
-    ir::OpId op = 0;
+    ir::OpId op = 0;          ///< the first of a group
+    std::string description;  ///< "add", "mul+add"
+    std::vector<ir::ValueId> in, out;
     const char* kernel_name = "";
     std::unique_ptr<Kernel> kernel;
     std::vector<std::string> declined;
   };
+  /// A group that runs operation by operation because no kernel takes it.
+  struct DeclinedGroup {
+    plan::Group group;
+    std::vector<std::string> declined;
+  };
+  /// The program without groups, for runs that check operations.
+  struct Apart {
+    plan::Plan plan;
+    std::vector<Step> steps;  ///< of the operations that are in groups
+    std::vector<const Step*> order;
+    std::uint64_t workspace_bytes = 0;
+  };
 
-  Executor(ir::Program program, Device& device, SharedArena& arena);
+  Executor(ir::Program program, Device& device, SharedArena& arena, std::span<const KernelEntry> kernels);
 
   Status bind_constants(std::vector<HostConstant> constants);
-  Status fold(const ExecutorOptions& options);
-  Result<Step> make_step(ir::OpId op, const ExecutorOptions& options);
+  Status fold();
+  Status make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps);
+  Status make_steps(std::vector<Step> group_steps);
+  Result<Step> make_step(ir::OpId op);
+  Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options);
   void release_unread(const ExecutorOptions& options);
   void make_report(const ExecutorOptions& options);
+  Status take_apart();
   Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
   Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks);
   Status check_finite(const Step& step, const std::vector<BufferView>& places);
@@ -111,8 +136,13 @@ class Executor {
   std::vector<ir::OpView> views_;         ///< per operation
   std::vector<BufferView> fixed_places_;  ///< per root value: constants and folded values
   std::vector<DeviceBuffer> owned_;       ///< per root value: copies of constants, folded values
-  std::vector<Step> steps_;
+  std::span<const KernelEntry> kernels_;
+  std::vector<const Step*> order_;  ///< of a run
+  std::vector<Step> steps_;         ///< in the order of execution
   std::vector<Step> folded_steps_;  ///< without their kernels, for the report
+  std::vector<DeclinedGroup> declined_groups_;
+  std::vector<plan::Refusal> refusals_;
+  std::optional<Apart> apart_;
   ExecutorReport report_;
   bool executes_ = true;
   ir::OpId failed_operation_ = ir::kNoId;

@@ -77,11 +77,51 @@ struct KernelEntry {
   MakeKernel make = nullptr;
 };
 
-/// Why a kernel cannot serve: `return declined("head_dim {} > 256", d);`
+/// Why a kernel cannot serve, or why a group cannot hold an operation: `return declined("head_dim {} > 256",
+/// d);`
 template <class... Args>
 tl::unexpected<Error> declined(fmt::format_string<Args...> format, Args&&... args) {
   return fail(ErrorCode::kDeclined, format, std::forward<Args>(args)...);
 }
+
+/// Where an operation of a group finds an operand.
+struct GroupOperand {
+  bool inside = false;      ///< the result of an earlier operation of the group, else an input of it
+  std::uint32_t index = 0;  ///< into GroupRequest::ops, else into the kernel's `in`
+};
+
+inline constexpr std::uint32_t kNoOutput = UINT32_MAX;
+
+/// One operation of a group. `op` has the types of operands and result as this operation sees them: views in
+/// front of it are applied, which change the shape of a row and never its elements.
+struct GroupOp {
+  const ir::OpView* op = nullptr;      ///< outlives the kernel; its row rule is not kNone, its result one
+  std::vector<GroupOperand> operands;  ///< in the order of the operation's operands
+  std::uint32_t output = kNoOutput;    ///< index into the kernel's `out`; kNoOutput: read inside alone
+};
+
+/// What a group kernel may look at when it is made. Row r of a value is the elements / rows of it from r *
+/// elements / rows on; row r of each result needs row r of the results inside (plan/fusion.h). Operands from
+/// outside are dense tensors that the operation reads by its own rule, broadcast ones included. A group
+/// kernel is a Kernel whose `in` and `out` are inputs and outputs of the group; each operation rounds to its
+/// result's dtype, so that the bits are those of the single operations.
+struct GroupRequest {
+  std::span<const GroupOp> ops;  ///< in the order of execution
+  std::int64_t rows = 0;
+  /// Per input: where its bytes are when it is a constant (folded constants included), else empty.
+  std::span<const BufferView> constants;
+  std::size_t n_outputs = 0;
+  Device* device = nullptr;
+};
+
+using MakeGroupKernel = Result<std::unique_ptr<Kernel>> (*)(const GroupRequest& request);
+
+/// One line of a backend's list of group kernels, ordered like the list of kernels. A group that every kernel
+/// declines falls apart: its operations run one by one.
+struct GroupKernelEntry {
+  const char* name = "";
+  MakeGroupKernel make = nullptr;
+};
 
 /// A kernel that needs no preparation: `{&ops::kSilu, "reference", function_kernel<silu>}` with
 /// `Status silu(const ir::OpView& op, const KernelArgs& args)`.

@@ -9,6 +9,7 @@ const ir::OpDef kAdd = {
     .operands = {{"x"}, {"y"}},
     .verify = verify_binary,
     .infer = infer_binary,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value add(Builder& b, Value x, Value y) {

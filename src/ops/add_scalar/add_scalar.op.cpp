@@ -17,6 +17,7 @@ const ir::OpDef kAddScalar = {
       return ok();
     },
     .infer = infer_same,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value add_scalar(Builder& b, Value x, float value) {

@@ -19,6 +19,7 @@ const ir::OpDef kCast = {
       return {{op.dtype("dtype"), op.in(0).shape}};
     },
     .flops = no_flops,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value cast(Builder& b, Value x, DType dtype) {

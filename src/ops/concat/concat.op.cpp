@@ -32,6 +32,7 @@ const ir::OpDef kConcat = {
       return {result};
     },
     .flops = no_flops,
+    .row_rule = ir::RowRule::kConcat,
 };
 
 Value concat(Builder& b, std::span<const Value> xs, int axis) {

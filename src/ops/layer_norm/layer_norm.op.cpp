@@ -28,6 +28,7 @@ const ir::OpDef kLayerNorm = {
     .infer = infer_same,
     .flops =
         [](const ir::OpView& op) { return elements(op.out()) * static_cast<double>(5 + op.n_ins() - 1); },
+    .row_rule = ir::RowRule::kLastAxis,
 };
 
 Value layer_norm(Builder& b, Value x, float eps, std::optional<Value> w, std::optional<Value> bias) {

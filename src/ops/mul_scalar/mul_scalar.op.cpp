@@ -17,6 +17,7 @@ const ir::OpDef kMulScalar = {
       return ok();
     },
     .infer = infer_same,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value mul_scalar(Builder& b, Value x, float value) {

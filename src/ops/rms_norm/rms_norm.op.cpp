@@ -24,6 +24,7 @@ const ir::OpDef kRmsNorm = {
     },
     .infer = infer_same,
     .flops = [](const ir::OpView& op) { return elements(op.out()) * (op.has(1) ? 4 : 3); },
+    .row_rule = ir::RowRule::kLastAxis,
 };
 
 Value rms_norm(Builder& b, Value x, std::optional<Value> w, float eps) {

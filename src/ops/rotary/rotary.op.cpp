@@ -24,6 +24,7 @@ const ir::OpDef kRotary = {
           return 6.0 * elements(op.in(1)) * static_cast<double>(op.in(0).dim(0)) *
                  static_cast<double>(op.in(0).dim(2));
         },
+    .row_rule = ir::RowRule::kHeads,
 };
 
 Value rotary(Builder& b, Value x, Value cos, Value sin, bool interleaved) {

@@ -13,6 +13,7 @@ const ir::OpDef kSilu = {
       return ok();
     },
     .infer = infer_same,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value silu(Builder& b, Value x) {

@@ -24,6 +24,7 @@ const ir::OpDef kSlice = {
       return {result};
     },
     .flops = no_flops,
+    .row_rule = ir::RowRule::kSlice,
 };
 
 Value slice(Builder& b, Value x, int axis, std::int64_t start, std::int64_t end) {

@@ -13,6 +13,7 @@ const ir::OpDef kSqrt = {
       return ok();
     },
     .infer = infer_same,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value sqrt(Builder& b, Value x) {

@@ -9,6 +9,7 @@ const ir::OpDef kSub = {
     .operands = {{"x"}, {"y"}},
     .verify = verify_binary,
     .infer = infer_binary,
+    .row_rule = ir::RowRule::kElementwise,
 };
 
 Value sub(Builder& b, Value x, Value y) {
