@@ -23,6 +23,7 @@ std::string_view kind_name(std::string_view kind) {
   if (kind == kBundleKind) return "a weight bundle (.difbind)";
   if (kind == kPlanKind) return "a plan (.difplan)";
   if (kind == kTrainingKind) return "a training state (.diftrain)";
+  if (kind == kCacheKind) return "a cache entry (.difcache)";
   return {};
 }
 
@@ -31,10 +32,10 @@ std::string describe_kind(std::string_view kind) {
   return name.empty() ? fmt::format("a file of kind \"{}\"", printable(kind)) : std::string(name);
 }
 
-Digest digest_of(std::span<const std::byte> before, std::span<const std::byte> payload) {
+Digest digest_of(std::span<const std::byte> before, std::span<const std::span<const std::byte>> parts) {
   Sha256 hash;
   hash.update(before);
-  hash.update(payload);
+  for (const std::span<const std::byte> part : parts) hash.update(part);
   return hash.finish();
 }
 
@@ -47,23 +48,31 @@ T load(std::span<const std::byte> file, std::size_t offset) {
 
 }  // namespace
 
+std::array<std::byte, kEnvelopeHeaderBytes> seal_header(std::string_view kind, std::uint32_t version,
+                                                        std::span<const std::span<const std::byte>> parts) {
+  DIF_CHECK(kind.size() == 4);
+  std::array<std::byte, kEnvelopeHeaderBytes> header{};
+  std::uint64_t length = 0;
+  for (const std::span<const std::byte> part : parts) length += part.size();
+  std::memcpy(header.data(), kMagic.data(), kMagic.size());
+  std::memcpy(header.data() + kKindAt, kind.data(), kind.size());
+  std::memcpy(header.data() + kVersionAt, &version, sizeof version);
+  std::memcpy(header.data() + kLengthAt, &length, sizeof length);
+  const Digest digest = digest_of(std::span(header).first(kDigestAt), parts);
+  std::memcpy(header.data() + kDigestAt, digest.data(), digest.size());
+  return header;
+}
+
 std::vector<std::byte> seal(std::string_view kind, std::uint32_t version,
                             std::span<const std::byte> payload) {
-  DIF_CHECK(kind.size() == 4);
-  std::vector<std::byte> file(kEnvelopeHeaderBytes + payload.size());
-  const std::uint64_t length = payload.size();
-  std::memcpy(file.data(), kMagic.data(), kMagic.size());
-  std::memcpy(file.data() + kKindAt, kind.data(), kind.size());
-  std::memcpy(file.data() + kVersionAt, &version, sizeof version);
-  std::memcpy(file.data() + kLengthAt, &length, sizeof length);
-  const Digest digest = digest_of(std::span(file).first(kDigestAt), payload);
-  std::memcpy(file.data() + kDigestAt, digest.data(), digest.size());
-  if (!payload.empty()) std::memcpy(file.data() + kEnvelopeHeaderBytes, payload.data(), payload.size());
+  const auto header = seal_header(kind, version, std::span(&payload, 1));
+  std::vector<std::byte> file(header.begin(), header.end());
+  file.insert(file.end(), payload.begin(), payload.end());
   return file;
 }
 
-Result<SealedPayload> open_sealed(std::span<const std::byte> file, std::string_view source,
-                                  std::string_view kind, std::initializer_list<std::uint32_t> versions) {
+Result<SealedView> view_sealed(std::span<const std::byte> file, std::string_view source,
+                               std::string_view kind, std::initializer_list<std::uint32_t> versions) {
   DIF_CHECK(kind.size() == 4);
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (!text.starts_with(kMagic.substr(0, std::min(kMagic.size(), text.size()))))
@@ -86,11 +95,17 @@ Result<SealedPayload> open_sealed(std::span<const std::byte> file, std::string_v
     return invalid_input("{} has {} bytes after its content, expected none; write it again", source,
                          payload.size() - length);
   const auto expected = load<Digest>(file, kDigestAt);
-  const Digest found = digest_of(file.first(kDigestAt), payload);
+  const Digest found = digest_of(file.first(kDigestAt), std::span(&payload, 1));
   if (found != expected)
     return invalid_input("{} is damaged: its SHA-256 is {}, expected {}; write it again", source, hex(found),
                          hex(expected));
-  return SealedPayload{version, {payload.begin(), payload.end()}, found};
+  return SealedView{version, payload, found};
+}
+
+Result<SealedPayload> open_sealed(std::span<const std::byte> file, std::string_view source,
+                                  std::string_view kind, std::initializer_list<std::uint32_t> versions) {
+  DIF_ASSIGN(const SealedView view, view_sealed(file, source, kind, versions));
+  return SealedPayload{view.version, {view.payload.begin(), view.payload.end()}, view.digest};
 }
 
 Result<SealedPayload> open_sealed_file(const std::filesystem::path& path, std::string_view kind,

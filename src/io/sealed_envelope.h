@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +14,7 @@
 
 namespace dif::io {
 
-/// The envelope of .difir, .difbind, .difplan and .diftrain (docs/file-formats.md):
+/// The envelope of .difir, .difbind, .difplan, .diftrain and .difcache (docs/file-formats.md):
 ///
 ///     0   8  magic  89 44 49 46 0d 0a 1a 0a ("\x89DIF\r\n\x1a\n")
 ///     8   4  kind, four ASCII characters
@@ -25,11 +26,26 @@ inline constexpr std::string_view kProgramKind = "PROG";   ///< .difir
 inline constexpr std::string_view kBundleKind = "BIND";    ///< .difbind
 inline constexpr std::string_view kPlanKind = "PLAN";      ///< .difplan
 inline constexpr std::string_view kTrainingKind = "TRAN";  ///< .diftrain
+inline constexpr std::string_view kCacheKind = "CACH";     ///< .difcache
 
 inline constexpr std::size_t kEnvelopeHeaderBytes = 56;
 
 /// The sealed file. Pre: kind has 4 characters.
 std::vector<std::byte> seal(std::string_view kind, std::uint32_t version, std::span<const std::byte> payload);
+
+/// The header of a sealed file whose payload is `parts`, one after the other; for payloads too large to copy.
+std::array<std::byte, kEnvelopeHeaderBytes> seal_header(std::string_view kind, std::uint32_t version,
+                                                        std::span<const std::span<const std::byte>> parts);
+
+struct SealedView {
+  std::uint32_t version = 0;
+  std::span<const std::byte> payload;  ///< within the file
+  Digest digest{};
+};
+
+/// Like open_sealed, without copying the payload.
+Result<SealedView> view_sealed(std::span<const std::byte> file, std::string_view source,
+                               std::string_view kind, std::initializer_list<std::uint32_t> versions);
 
 struct SealedPayload {
   std::uint32_t version = 0;
