@@ -11,7 +11,9 @@
 
 #include "base/error.h"
 #include "cli/bundled.h"
+#include "cli/dtype_options.h"
 #include "cli/interrupt.h"
+#include "cli/kernel_summary.h"
 #include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
@@ -38,12 +40,12 @@ constexpr std::int64_t kMaxBatch = 10000;
 /// What the user said; an absent option falls back to --from's record, then to the model's defaults.
 struct Options {
   std::string prompt, negative_prompt, model, output = "out.png", from;
-  std::string seed, dtype = "f32", noise_dtype = "f32";
+  std::string seed, noise_dtype = "f32";
   std::string save_latents, init_latents, emit_programs, fit = "exact";
   std::int64_t steps = 0, batch = 1, text_tokens = 0;
   double guidance = 0;
   std::string size;
-  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false;
+  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false, why = false;
 };
 
 Result<std::uint64_t> parse_seed(const std::string& text) {
@@ -91,17 +93,6 @@ std::uint64_t available_memory(const std::string& backend) {
   return in_host_memory ? std::max<std::uint64_t>(cli::read_machine().memory_available_bytes, 1) : 0;
 }
 
-Result<DType> parse_dtype(std::string_view option, const std::string& name,
-                          std::initializer_list<DType> legal) {
-  const auto dtype = dtype_from_name(name);
-  std::string names;
-  for (const DType candidate : legal) {
-    if (dtype == candidate) return candidate;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype_name(candidate));
-  }
-  return invalid_input("{} {}: expected one of {}", option, name, names);
-}
-
 /// The plug-in's document; as text when it is none, or nested deeper than anything sensible.
 nlohmann::ordered_json details_of(const runtime::PreparedReport& report) {
   constexpr std::uint64_t kMaxDetailsBytes = std::uint64_t{64} << 20;
@@ -121,9 +112,15 @@ std::string picture_path(const std::string& output, std::int64_t index, std::int
 
 class Generate {
  public:
-  Generate(const CLI::App& app, const Options& options, const cli::BackendOptions& backend,
-           const cli::ReportOptions& report, const cli::ProgressOptions& progress)
-      : app_(app), options_(options), backend_(backend), report_(report), progress_(progress.create()) {}
+  Generate(const CLI::App& app, const Options& options, const cli::DtypeOptions& dtypes,
+           const cli::BackendOptions& backend, const cli::ReportOptions& report,
+           const cli::ProgressOptions& progress)
+      : app_(app),
+        options_(options),
+        dtypes_(dtypes),
+        backend_(backend),
+        report_(report),
+        progress_(progress.create()) {}
 
   Status run() {
     DIF_ASSIGN(const std::string folder, model_folder());
@@ -139,6 +136,7 @@ class Generate {
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
+    if (options_.why) fmt::print(stderr, "{}", why_text());
     if (!options_.no_metadata || report_.wanted()) {
       DIF_ASSIGN(model_digest_, model_->digest());
     }
@@ -177,9 +175,7 @@ class Generate {
       DIF_ASSIGN(seed_, parse_seed(options_.seed));
       if (options_.seed == "-1") fmt::print(stderr, "seed {}\n", seed_);
     }
-    DIF_ASSIGN(settings_.dtype, parse_dtype("--dtype", options_.dtype, {DType::kF32}));
-    DIF_ASSIGN(settings_.noise_dtype,
-               parse_dtype("--noise-dtype", options_.noise_dtype, {DType::kF32, DType::kBF16, DType::kF16}));
+    DIF_TRY(choose_dtypes());
     settings_.allow_nonfinite = options_.allow_nonfinite;
     settings_.strict_prompt = options_.strict_prompt;
     if (given("--guidance") && !model_->supports_guidance() && settings_.guidance != 1.0f)
@@ -188,6 +184,28 @@ class Generate {
         !guidance_is_active(*model_, settings_.guidance))
       cli::print_warning(
           fmt::format("guidance {}: one evaluation a step, without the negative prompt", settings_.guidance));
+    return ok();
+  }
+
+  /// Options that were not given keep what a picture's record said.
+  Status choose_dtypes() {
+    if (given("--dtype") && dtypes_.dtype == "auto") {
+      DIF_ASSIGN(const auto library, backend_.load(&backend_choice_));
+      DIF_ASSIGN(settings_.dtype, cli::auto_dtype(*library, backend_.device, &dtype_choice_));
+    } else if (given("--dtype")) {
+      dtype_choice_ = "chosen";
+    }
+    for (const auto& [option, name, dtype] :
+         {std::tuple("--dtype", &dtypes_.dtype, &settings_.dtype),
+          std::tuple("--vae-dtype", &dtypes_.vae_dtype, &settings_.vae_dtype),
+          std::tuple("--state-dtype", &dtypes_.state_dtype, &settings_.state_dtype)}) {
+      if (!given(option) || (dtype == &settings_.dtype && *name == "auto")) continue;
+      DIF_ASSIGN(*dtype, cli::parse_dtype(option, *name, {DType::kF32, DType::kBF16}));
+    }
+    if (given("--noise-dtype") || options_.from.empty()) {
+      DIF_ASSIGN(settings_.noise_dtype, cli::parse_dtype("--noise-dtype", options_.noise_dtype,
+                                                         {DType::kF32, DType::kBF16, DType::kF16}));
+    }
     return ok();
   }
 
@@ -211,6 +229,11 @@ class Generate {
     settings_.steps = record.steps;
     settings_.guidance = static_cast<float>(record.guidance);
     settings_.text_tokens = record.text_tokens;
+    settings_.dtype = dtype_from_name(record.dtype).value_or(DType::kF32);
+    settings_.vae_dtype = dtype_from_name(record.vae_dtype).value_or(DType::kF32);
+    settings_.state_dtype = dtype_from_name(record.state_dtype).value_or(DType::kF32);
+    settings_.noise_dtype = dtype_from_name(record.noise_dtype).value_or(DType::kF32);
+    dtype_choice_ = "as recorded";
     seed_ = record.seed;
     DIF_ASSIGN(const std::string digest, model_->digest());
     if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
@@ -274,6 +297,8 @@ class Generate {
     record.batch_count = options_.batch;
     record.text_tokens = settings_.text_tokens;
     record.dtype = dtype_name(settings_.dtype);
+    record.vae_dtype = dtype_name(settings_.vae_dtype);
+    record.state_dtype = dtype_name(settings_.state_dtype);
     record.noise_dtype = dtype_name(settings_.noise_dtype);
     record.backend = backend_name_;
     record.model_name = model_->name();
@@ -282,6 +307,15 @@ class Generate {
       record.programs.push_back({program.name, program.fingerprint});
     record.version = DIF_VERSION;
     return record;
+  }
+
+  std::string why_text() const {
+    std::string text = fmt::format("backend {}\ndtype {} ({}), VAE {}, state {}\n", backend_choice_,
+                                   dtype_name(settings_.dtype), dtype_choice_,
+                                   dtype_name(settings_.vae_dtype), dtype_name(settings_.state_dtype));
+    for (const ProgramReport& program : pipeline_->programs())
+      text += cli::kernel_summary(program.name, program.memory.details);
+    return text;
   }
 
   std::string report_document() const {
@@ -297,7 +331,11 @@ class Generate {
                            {"drawn_width", size_.drawn_width},
                            {"drawn_height", size_.drawn_height},
                            {"text_tokens", settings_.text_tokens},
-                           {"dtype", dtype_name(settings_.dtype)}};
+                           {"dtype", dtype_name(settings_.dtype)},
+                           {"dtype_choice", dtype_choice_},
+                           {"vae_dtype", dtype_name(settings_.vae_dtype)},
+                           {"state_dtype", dtype_name(settings_.state_dtype)},
+                           {"noise_dtype", dtype_name(settings_.noise_dtype)}};
     document["model"] = {{"name", model_->name()}, {"family", model_->family()}, {"digest", model_digest_}};
     document["backend"] = {{"name", backend_name_}, {"choice", backend_choice_}};
     for (const ProgramReport& program : pipeline_->programs()) {
@@ -320,6 +358,7 @@ class Generate {
 
   const CLI::App& app_;
   const Options& options_;
+  const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;
   const cli::ReportOptions& report_;
   cli::Progress progress_;
@@ -330,7 +369,7 @@ class Generate {
   std::unique_ptr<frontends::Model> model_;
   std::unique_ptr<TextToImage> pipeline_;
   std::optional<io::HostTensor> init_latents_;
-  std::string backend_choice_, backend_name_, model_digest_;
+  std::string backend_choice_, backend_name_, dtype_choice_ = "default", model_digest_;
   nlohmann::ordered_json pictures_ = nlohmann::ordered_json::array();
 };
 
@@ -364,7 +403,7 @@ int run(int argc, char** argv) {
       app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)"));
   app.add_option("--from", o.from,
                  "repeat the run recorded in PICTURE.png; other options override its record");
-  app.add_option("--dtype", o.dtype, "arithmetic of encoder and denoiser: f32")->capture_default_str();
+  const cli::DtypeOptions dtypes(app);
   app.add_option("--noise-dtype", o.noise_dtype, "dtype in which noise is drawn: f32, bf16, f16")
       ->capture_default_str();
   app.add_option("--save-latents", o.save_latents, "write the final latents to FILE.diftensor");
@@ -377,6 +416,7 @@ int run(int argc, char** argv) {
   app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");
   app.add_flag("--allow-nonfinite", o.allow_nonfinite,
                "write the picture even when values are NaN or infinite");
+  app.add_flag("--why", o.why, "print backend, dtype and kernels, and why others declined, on stderr");
   const cli::BackendOptions backend(app);
   const cli::ReportOptions report(app);
   const cli::ProgressOptions progress(app);
@@ -386,7 +426,8 @@ int run(int argc, char** argv) {
       "  dif generate \"rocket on a pink background\" --seed 7 --steps 30 --guidance 2 -o rocket.png\n"
       "  dif generate --model ./FLUX.2-klein-4B \"a lighthouse at dusk\" --size 1024x1024 -o lighthouse.png\n"
       "  dif generate --from apple.png -o again.png\n");
-  return cli::run_app(app, argc, argv, [&] { return Generate(app, o, backend, report, progress).run(); });
+  return cli::run_app(app, argc, argv,
+                      [&] { return Generate(app, o, dtypes, backend, report, progress).run(); });
 }
 
 }  // namespace

@@ -66,6 +66,29 @@ BackendOptions::BackendOptions(CLI::App& app) {
       kMaxMemoryMib);
 }
 
+Result<std::shared_ptr<const runtime::BackendLibrary>> BackendOptions::load(std::string* choice) const {
+  if (!plugin.empty()) {
+    DIF_ASSIGN(auto library, runtime::BackendLibrary::load(plugin));
+    *choice = fmt::format("{} (plug-in {})", library->name(), plugin);
+    return library;
+  }
+  if (backend != "auto") {
+    DIF_ASSIGN(auto library, runtime::BackendLibrary::load_by_name(backend));
+    *choice = fmt::format("{} (chosen)", library->name());
+    return library;
+  }
+  std::string reasons;
+  for (const char* name : kAutoOrder) {
+    auto library = runtime::BackendLibrary::load_by_name(name);
+    if (library) {
+      *choice = fmt::format("{} (auto: {})", name, reasons.empty() ? "the first that loads" : reasons);
+      return library;
+    }
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", library.error().message);
+  }
+  return fail(ErrorCode::kUnavailable, "no backend can be used: {}", reasons);
+}
+
 Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::ContextOptions options,
                                                                  std::string* choice) const {
   options.device = device;
@@ -76,26 +99,8 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
     options.log = [](int level, const char* sentence) {
       if (level >= DIF_LOG_WARNING) print_warning(sentence);
     };
-  if (!plugin.empty()) {
-    DIF_ASSIGN(auto library, runtime::BackendLibrary::load(plugin));
-    *choice = fmt::format("{} (plug-in {})", library->name(), plugin);
-    return runtime::Context::create(std::move(library), std::move(options));
-  }
-  if (backend != "auto") {
-    DIF_ASSIGN(auto library, runtime::BackendLibrary::load_by_name(backend));
-    *choice = fmt::format("{} (chosen)", library->name());
-    return runtime::Context::create(std::move(library), std::move(options));
-  }
-  std::string reasons;
-  for (const char* name : kAutoOrder) {
-    auto library = runtime::BackendLibrary::load_by_name(name);
-    if (library) {
-      *choice = fmt::format("{} (auto: {})", name, reasons.empty() ? "the first that loads" : reasons);
-      return runtime::Context::create(std::move(*library), std::move(options));
-    }
-    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", library.error().message);
-  }
-  return fail(ErrorCode::kUnavailable, "no backend can be used: {}", reasons);
+  DIF_ASSIGN(auto library, load(choice));
+  return runtime::Context::create(std::move(library), std::move(options));
 }
 
 ReportOptions::ReportOptions(CLI::App& app) {

@@ -32,8 +32,10 @@ struct BackendOptions {
   std::int64_t threads = 0;
   std::uint64_t memory_cap_mib = 0;
 
-  /// Loads the plug-in and creates its context; auto takes the first of cpu, reference that loads, and says
-  /// which and why in `choice`.
+  /// Loads the plug-in; auto takes the first of cpu, reference that loads, and says which and why in
+  /// `choice`.
+  Result<std::shared_ptr<const runtime::BackendLibrary>> load(std::string* choice) const;
+  /// Loads it and creates its context.
   Result<std::shared_ptr<runtime::Context>> create(runtime::ContextOptions options,
                                                    std::string* choice) const;
 };

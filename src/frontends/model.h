@@ -35,6 +35,8 @@ struct ChainRequest {
   std::int64_t text_tokens = 512;
   DType dtype = DType::kF32;      ///< encoder and denoiser arithmetic
   DType vae_dtype = DType::kF32;  ///< decoder arithmetic
+  /// What the latents are rounded to between steps; programs pass them as f32 in any case.
+  DType state_dtype = DType::kF32;
 };
 
 /// A program and the constants that it binds.

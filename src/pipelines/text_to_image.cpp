@@ -114,6 +114,8 @@ Result<Chain> build_chain(const Model& model, const GenerationSettings& settings
   if (guidance_is_active(model, settings.guidance)) request.guidance = settings.guidance;
   request.text_tokens = settings.text_tokens;
   request.dtype = settings.dtype;
+  request.vae_dtype = settings.vae_dtype;
+  request.state_dtype = settings.state_dtype;
   DIF_ASSIGN(Chain chain, model.build(request));
   DIF_ASSIGN(const FlowSchedule schedule,
              flux2_schedule(scheduler, chain.latent_rows * chain.latent_columns, settings.steps));

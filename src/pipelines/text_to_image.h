@@ -26,7 +26,9 @@ struct GenerationSettings {
   std::int64_t steps = 0;
   float guidance = 1.0f;
   std::int64_t text_tokens = 512;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;        ///< arithmetic of encoder and denoiser
+  DType vae_dtype = DType::kF32;    ///< arithmetic of the decoder
+  DType state_dtype = DType::kF32;  ///< what latents are rounded to between steps
   DType noise_dtype = DType::kF32;
   bool allow_nonfinite = false;
   bool strict_prompt = false;  ///< a prompt that does not fit text_tokens is an error, not a warning

@@ -19,6 +19,8 @@ constexpr double kVelocityBound = 5e-6;
 constexpr double kFirstStepBound = 2e-6;
 constexpr double kLastStepBound = 2e-5;
 constexpr int kPictureBound = 1;
+/// Times the distance from f32 that diffusers has in bf16.
+constexpr double kBf16Bound = 1.2;
 
 /// Rows of docs/parity.md, in the order in which they were measured.
 class Table {
@@ -269,6 +271,28 @@ TEST_F(Parity, OtherSettingsGiveTheSameLatentsAndPictures) {
                                           tensor_of(expected, one.name + ".image_u8").as<std::uint8_t>());
     Table::instance().add(one.name, "picture, levels of 255", levels, kPictureBound);
     EXPECT_LE(levels, kPictureBound);
+  }
+}
+
+TEST_F(Parity, Bf16IsAsCloseToF32AsTheReferenceInBf16) {
+  const auto reference_bf16 = tensors("bf16.safetensors");
+  for (Case& one : cases_of(document("more.json").at("bf16").at("cases"))) {
+    SCOPED_TRACE(one.name);
+    const bool is_setting = one.name == "guidance-1";
+    const auto f32 = tensors(is_setting ? "settings.safetensors" : one.name + ".safetensors");
+    const io::HostTensor exact = tensor_of(f32, is_setting ? one.name + ".latents" : "latents_steps");
+    const auto last =
+        is_setting ? exact.as<float>() : row(exact, static_cast<std::size_t>(one.settings.steps) - 1);
+    const double allowed =
+        kBf16Bound * relative_l2(tensor_of(reference_bf16, one.name + ".latents_bf16").as<float>(), last);
+    one.settings.dtype = DType::kBF16;
+    auto pipeline = value_of(TextToImage::create(*model_, context_, one.settings, {}));
+    const Picture picture = value_of(pipeline->draw(one.seed));
+    const double error = relative_l2(picture.latents.as<float>(), last);
+    Table::instance().add(one.name, fmt::format("bf16, latents after step {}", one.settings.steps), error,
+                          allowed);
+    EXPECT_LE(error, allowed);
+    EXPECT_GT(error, 1e-4) << "this was not bf16";
   }
 }
 

@@ -79,6 +79,33 @@ TEST_F(Generate, JsonIsOneDocumentOnStdoutAndInTheReport) {
   EXPECT_EQ(document.at("programs").size(), 3U);
 }
 
+TEST_F(Generate, EveryRunSaysWhichDtypesItUsed) {
+  const auto numerics = [](const std::string& document) {
+    const auto request = nlohmann::json::parse(document).at("request");
+    return std::vector<std::string>{request.at("dtype"), request.at("vae_dtype"), request.at("state_dtype"),
+                                    request.at("dtype_choice")};
+  };
+  EXPECT_EQ(numerics(draw({"x", "-o", "a.png", "--json"})),
+            (std::vector<std::string>{"f32", "f32", "f32", "default"}));
+  EXPECT_EQ(numerics(draw({"x", "-o", "b.png", "--json", "--dtype", "bf16", "--state-dtype", "bf16"})),
+            (std::vector<std::string>{"bf16", "f32", "bf16", "chosen"}));
+  EXPECT_NE(read_text(path("a.png")), read_text(path("b.png")));
+  EXPECT_EQ(numerics(succeed("dif", {"generate", "--from", "b.png", "-o", "c.png", "--quiet", "--backend",
+                                     "reference", "--json"})),
+            (std::vector<std::string>{"bf16", "f32", "bf16", "as recorded"}));
+  EXPECT_EQ(read_text(path("b.png")), read_text(path("c.png")));
+}
+
+TEST_F(Generate, AutoDtypeIsWhatTheBackendDoesFast) {
+  const Finished finished =
+      run("dif", Arguments{"generate", "x", "-o", "a.png", "--dtype", "auto", "--why"} + kQuick);
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("dtype f32 (auto: backend reference names no dtype of its own), VAE f32"),
+            std::string::npos)
+      << finished.err;
+  EXPECT_NE(finished.err.find("\nstep: "), std::string::npos) << finished.err;
+}
+
 TEST_F(Generate, LatentsCanBeSavedAndGivenAgain) {
   draw({"a red apple", "-o", "a.png", "--save-latents", "l.diftensor"});
   const auto latents = io::read_tensor_file(path("l.diftensor"));
@@ -155,7 +182,9 @@ TEST_F(Generate, RefusesOptionsThatDoNotExistAndWordsTooMany) {
   refuse({"x", "y"}, 2, "not expected: y");
   refuse({"x", "--steps"}, 2, "--steps");
   refuse({"x", "--progress", "wild"}, 2, "wild not in");
-  refuse({"x", "--dtype", "f8"}, 2, "--dtype f8: expected one of f32");
+  refuse({"x", "--dtype", "f8"}, 2, "--dtype f8: expected one of f32, bf16");
+  refuse({"x", "--vae-dtype", "auto"}, 2, "--vae-dtype auto: expected one of f32, bf16");
+  refuse({"x", "--state-dtype", "f16"}, 2, "--state-dtype f16: expected one of f32, bf16");
   refuse({"--seed", "3"}, 2, "a prompt is needed");
 }
 

@@ -119,7 +119,7 @@ Status Flux2Model::check(const ChainRequest& request) const {
     if (!(*request.guidance >= 0 && *request.guidance <= kMaxGuidance))
       return invalid_input("guidance {}: expected a number from 0 to {}", *request.guidance, kMaxGuidance);
   }
-  for (const DType dtype : {request.dtype, request.vae_dtype})
+  for (const DType dtype : {request.dtype, request.vae_dtype, request.state_dtype})
     if (dtype != DType::kF32 && dtype != DType::kBF16)
       return invalid_input(
           "{} arithmetic is not supported for FLUX.2: f32 and bf16 are (f16 overflows in it)",
@@ -141,7 +141,8 @@ Result<Chain> Flux2Model::build(const ChainRequest& request) const {
                                      .text_tokens = request.text_tokens,
                                      .steps = request.steps,
                                      .guidance = request.guidance,
-                                     .dtype = request.dtype}));
+                                     .dtype = request.dtype,
+                                     .state_dtype = request.state_dtype}));
   DIF_ASSIGN(chain.decode, build_decode(vae_config_, vae_.weights(), chain.latent_rows, chain.latent_columns,
                                         request.vae_dtype));
   for (Stage* stage : {&chain.encode, &chain.step, &chain.decode})

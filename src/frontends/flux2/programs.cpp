@@ -27,6 +27,11 @@ Value cast_to(Builder& b, Value x, DType dtype) {
   return x.dtype() == dtype ? x : ops::cast(b, x, dtype);
 }
 
+/// x rounded to `dtype`, as f32 again.
+Value rounded_to(Builder& b, Value x, DType dtype) {
+  return dtype == DType::kF32 ? x : ops::cast(b, ops::cast(b, x, dtype), DType::kF32);
+}
+
 Result<Stage> finish(Builder& b, ConstantSet constants, const WeightLookup& weights,
                      const std::function<bool(std::string_view)>& may_be_unused) {
   DIF_ASSIGN(ir::Program program, b.finish());
@@ -70,7 +75,8 @@ Result<Stage> build_step(const TransformerConfig& config, const WeightSource& so
   WeightLookup weights(b, constants, source);
   const std::int64_t tokens = geometry.rows * geometry.columns;
   const ir::TensorType prompt_type{geometry.dtype, {1, geometry.text_tokens, config.text_width}};
-  const Value latents = b.input("latents", {DType::kF32, {1, tokens, config.in_channels}});
+  const Value latents =
+      rounded_to(b, b.input("latents", {DType::kF32, {1, tokens, config.in_channels}}), geometry.state_dtype);
   Value prompt = b.input("prompt_embeds", prompt_type);
   Value x = cast_to(b, latents, geometry.dtype);
   if (geometry.guidance) {
@@ -93,9 +99,10 @@ Result<Stage> build_step(const TransformerConfig& config, const WeightSource& so
   }
   if (geometry.guidance) velocity = guide(b, velocity, *geometry.guidance);
   b.boundary("noise_pred", velocity);
-  // The state is f32 and so is the step, whatever the model's dtype (NOTES.md).
+  // The step is f32 whatever the model's dtype, and rounded to the dtype of the state (NOTES.md).
   const Value moved = ops::mul(b, delta_sigma, cast_to(b, velocity, DType::kF32));
-  b.output("latents", ops::add(b, latents, moved));
+  const Value next = ops::add(b, latents, rounded_to(b, moved, geometry.state_dtype));
+  b.output("latents", rounded_to(b, next, geometry.state_dtype));
   return finish(b, std::move(constants), weights, [](std::string_view) { return false; });
 }
 

@@ -27,6 +27,7 @@ struct StepGeometry {
   std::int64_t steps = 0;
   std::optional<float> guidance;
   DType dtype = DType::kF32;
+  DType state_dtype = DType::kF32;  ///< as in ChainRequest
 };
 Result<Stage> build_step(const TransformerConfig& config, const WeightSource& weights,
                          const StepGeometry& geometry);
