@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/kernel_list.h"
+#include "backends/cpu/row_group.h"
 #include "dif/backend_abi.h"
 #include "runtime/abi_adapter.h"
 
@@ -32,6 +33,8 @@ constexpr runtime::BackendDefinition kBackend = {
     .create_device = create_device,
     .kernels = kernel_list,
     .probe = probe_json,
+    .group_kernels = group_kernel_list,
+    .fusion = {.accepts = accepts_in_group},
 };
 
 }  // namespace dif::cpu

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_group.h"
 #include "backends/reference/kernels.h"
 
 #define DIF_OP(Name, folder)      \
@@ -45,6 +46,11 @@ std::span<const runtime::KernelEntry> kernel_list() {
     return entries;
   }();
   return list;
+}
+
+std::span<const runtime::GroupKernelEntry> group_kernel_list() {
+  static constexpr runtime::GroupKernelEntry kList[] = {{"simd_rows", make_row_group}};
+  return kList;
 }
 
 }  // namespace dif::cpu

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "backends/cpu/storage.h"
 #include "hwy/highway.h"
@@ -53,21 +54,25 @@ HWY_INLINE void store(D d, hn::Vec<D> v, float* p) {
   hn::StoreU(v, d, p);
 }
 
-/// Rounds to nearest even; NaN stays NaN.
+/// The nearest bf16, ties to even, in the low half of each lane; NaN stays NaN.
 template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bf16_bits(D d, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> d32;
-  const hn::RebindToSigned<D> d32s;
-  const hn::Rebind<std::uint16_t, D> d16;
   const auto bits = hn::BitCast(d32, v);
   const auto high = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(high, hn::Set(d32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
   const auto nan = hn::Or(high, hn::Set(d32, 0x40));
   const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
-  const auto result = hn::IfThenElse(is_nan, nan, rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, result)), d16, reinterpret_cast<std::uint16_t*>(p));
   (void)d;
+  return hn::IfThenElse(is_nan, nan, rounded);
+}
+
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
+  const hn::RebindToSigned<D> d32s;
+  const hn::Rebind<std::uint16_t, D> d16;
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, bf16_bits(d, v))), d16, reinterpret_cast<std::uint16_t*>(p));
 }
 
 template <class D>
@@ -81,6 +86,31 @@ HWY_INLINE void store(D d, hn::Vec<D> v, F16* p) {
   hn::Store(v, d, lanes);
   for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) round_to(lanes[i], p[i]);
 #endif
+}
+
+/// v as it reads back after it was stored as T.
+template <class T, class D>
+HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> v) {
+  if constexpr (std::is_same_v<T, float>) {
+    (void)d;
+    return v;
+  } else if constexpr (std::is_same_v<T, Bf16>) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(bf16_bits(d, v)));
+  } else {
+#if HWY_TARGET <= HWY_AVX2
+    const hn::Rebind<hwy::float16_t, D> d16;
+    return hn::PromoteTo(d, hn::DemoteTo(d16, v));
+#else
+    HWY_ALIGN float lanes[hn::MaxLanes(D())];
+    hn::Store(v, d, lanes);
+    for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
+      F16 narrow;
+      round_to(lanes[i], narrow);
+      lanes[i] = to_f32(narrow);
+    }
+    return hn::Load(d, lanes);
+#endif
+  }
 }
 
 /// The first n < kLanes elements, zeros behind them.

@@ -1,8 +1,29 @@
 #include "backends/cpu/convert.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_operation.h"
 #include "backends/cpu/storage.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cast/cast.cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "backends/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dif::cpu::HWY_NAMESPACE {
+
+static void cast_rows(const RowBlock& block) {
+  map_rows(block, [](VF x) { return x; });
+}
+
+}  // namespace dif::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
 namespace dif::cpu {
+
+HWY_EXPORT(cast_rows);
 
 MakeResult make_cast(const KernelRequest& request) {
   class Cast final : public runtime::Kernel {
@@ -24,4 +45,9 @@ MakeResult make_cast(const KernelRequest& request) {
   return std::make_unique<Cast>(op);
 }
 
+RowFunction rows_of_cast() {
+  return HWY_DYNAMIC_DISPATCH(cast_rows);
+}
+
 }  // namespace dif::cpu
+#endif

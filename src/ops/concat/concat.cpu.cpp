@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <vector>
 
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_operation.h"
 #include "backends/cpu/strided_copy.h"
 
 namespace dif::cpu {
@@ -35,6 +37,19 @@ MakeResult make_concat(const KernelRequest& request) {
     std::int64_t rows_ = 1, step_ = 0;
   };
   return std::make_unique<Concat>(*request.op);
+}
+
+RowFunction rows_of_concat() {
+  return [](const RowBlock& block) {
+    const std::int64_t columns = block.operation->columns;
+    float* y = block.out;
+    for (const RowOperand& operand : block.in) {
+      const float* x = operand.data;
+      for (std::int64_t i = 0; i < block.elements(); i += columns, x += operand.columns)
+        std::copy_n(x, operand.columns, y + i);
+      y += operand.columns;
+    }
+  };
 }
 
 }  // namespace dif::cpu

@@ -2,37 +2,54 @@
 #include <cmath>
 
 #include "backends/cpu/row_norm.h"
+#include "backends/cpu/row_operation.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/layer_norm/layer_norm.cpu.cpp"
 #include "hwy/foreach_target.h"
 
+#include "backends/cpu/rows-inl.h"
 #include "backends/cpu/sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
+/// Storage is how x, w, bias and y lie in memory; y is rounded as if it were stored as T.
+template <class T, class Storage>
+HWY_INLINE void layer_norm_row(const Storage* x, const Storage* w, const Storage* bias, std::size_t n,
+                               float eps, Storage* y) {
+  const Moments m = moments(x, n);
+  const double variance = std::max(0.0, m.squares / static_cast<double>(n));
+  const Normalise normalised(m.mean, static_cast<float>(1.0 / std::sqrt(variance + eps)));
+  if (w == nullptr) {
+    map(n, y, rounding<T>(normalised), x);
+  } else if (bias == nullptr) {
+    map(n, y, rounding<T>([&](VF v, VF a) { return hn::Mul(normalised(v), a); }), x, w);
+  } else {
+    map(n, y, rounding<T>([&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }), x, w,
+        bias);
+  }
+}
+
 static void layer_norm_block(const NormBlock& block) {
   with_storage(block.dtype, [&]<class T>(T) {
     const auto n = static_cast<std::size_t>(block.columns);
-    const double count = static_cast<double>(n);
     const T *const w = static_cast<const T*>(block.w), *const bias = static_cast<const T*>(block.bias);
     const T* x = static_cast<const T*>(block.x) + block.row * block.columns;
     T* y = static_cast<T*>(block.y) + block.row * block.columns;
-    for (std::int64_t row = 0; row < block.n_rows; ++row, x += n, y += n) {
-      const Moments m = moments(x, n);
-      const double variance = std::max(0.0, m.squares / count);
-      const Normalise normalised(m.mean, static_cast<float>(1.0 / std::sqrt(variance + block.eps)));
-      if (w == nullptr) {
-        map(n, y, normalised, x);
-      } else if (bias == nullptr) {
-        map(
-            n, y, [&](VF v, VF a) { return hn::Mul(normalised(v), a); }, x, w);
-      } else {
-        map(
-            n, y, [&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }, x, w, bias);
-      }
-    }
+    for (std::int64_t row = 0; row < block.n_rows; ++row, x += n, y += n)
+      layer_norm_row<float>(x, w, bias, n, block.eps, y);
+  });
+}
+
+static void layer_norm_rows(const RowBlock& block) {
+  with_storage(block.operation->dtype, [&]<class T>(T) {
+    const std::int64_t n = block.operation->columns;
+    const float* const w = block.in.size() > 1 ? block.in[1].data : nullptr;
+    const float* const bias = block.in.size() > 2 ? block.in[2].data : nullptr;
+    for (std::int64_t i = 0; i < block.elements(); i += n)
+      layer_norm_row<T>(block.in[0].data + i, w, bias, static_cast<std::size_t>(n), block.operation->value,
+                        block.out + i);
   });
 }
 
@@ -43,9 +60,14 @@ HWY_AFTER_NAMESPACE();
 namespace dif::cpu {
 
 HWY_EXPORT(layer_norm_block);
+HWY_EXPORT(layer_norm_rows);
 
 MakeResult make_layer_norm(const KernelRequest& request) {
   return make_row_norm(request, HWY_DYNAMIC_DISPATCH(layer_norm_block));
+}
+
+RowFunction rows_of_layer_norm() {
+  return HWY_DYNAMIC_DISPATCH(layer_norm_rows);
 }
 
 }  // namespace dif::cpu

@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 
 #include "backends/cpu/pointwise-inl.h"
+#include "backends/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
@@ -14,6 +15,11 @@ static void mul_scalar_block(const PointwiseBlock& block) {
   map_block(block, [value](VF x) { return hn::Mul(x, value); });
 }
 
+static void mul_scalar_rows(const RowBlock& block) {
+  const VF value = hn::Set(F(), block.operation->value);
+  map_rows(block, [value](VF x) { return hn::Mul(x, value); });
+}
+
 }  // namespace dif::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -21,9 +27,14 @@ HWY_AFTER_NAMESPACE();
 namespace dif::cpu {
 
 HWY_EXPORT(mul_scalar_block);
+HWY_EXPORT(mul_scalar_rows);
 
 MakeResult make_mul_scalar(const KernelRequest& request) {
   return make_pointwise(request, HWY_DYNAMIC_DISPATCH(mul_scalar_block), request.op->f32("value"));
+}
+
+RowFunction rows_of_mul_scalar() {
+  return HWY_DYNAMIC_DISPATCH(mul_scalar_rows);
 }
 
 }  // namespace dif::cpu

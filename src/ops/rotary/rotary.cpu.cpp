@@ -3,18 +3,17 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/row_operation.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rotary/rotary.cpu.cpp"
 #include "hwy/foreach_target.h"
 
-#include "backends/cpu/vector-inl.h"
+#include "backends/cpu/rows-inl.h"
 
 #ifndef DIF_CPU_ROTARY_ONCE_
 #define DIF_CPU_ROTARY_ONCE_
 namespace dif::cpu {
-
-inline constexpr std::int64_t kMostRotated = 1024;
 
 /// Sizes and addresses of one run; `half` is R / 2.
 struct RotaryRun {
@@ -32,8 +31,9 @@ struct RotaryRun {
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-template <class T>
-void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const T* x, T* y) {
+/// Storage is how x and y lie in memory; y is rounded as if it were stored as T.
+template <class T, class Storage>
+void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const Storage* x, Storage* y) {
   const auto n = static_cast<std::size_t>(2 * run.half);
   // Each pair of lanes reads its cosine twice, and its sine with the sign of its product.
   HWY_ALIGN float cosines[kMostRotated], sines[kMostRotated];
@@ -42,43 +42,67 @@ void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, cons
     sines[2 * i] = -sin[i];
     sines[2 * i + 1] = sin[i];
   }
-  const auto rotated = [](VF v, VF c, VF s) {
-    return hn::Add(hn::Mul(v, c), hn::Mul(hn::Reverse2(F(), v), s));
-  };
+  const auto turned =
+      rounding<T>([](VF v, VF c, VF s) { return hn::Add(hn::Mul(v, c), hn::Mul(hn::Reverse2(F(), v), s)); });
   for (std::int64_t head = 0; head < run.heads; ++head)
-    map(n, y + head * run.depth, rotated, x + head * run.depth, static_cast<const float*>(cosines),
+    map(n, y + head * run.depth, turned, x + head * run.depth, static_cast<const float*>(cosines),
         static_cast<const float*>(sines));
 }
 
-template <class T>
-void rotate_halves(const RotaryRun& run, const float* cos, const float* sin, const T* x, T* y) {
+template <class T, class Storage>
+void rotate_halves(const RotaryRun& run, const float* cos, const float* sin, const Storage* x, Storage* y) {
   const auto n = static_cast<std::size_t>(run.half);
-  const auto first = [](VF a, VF b, VF c, VF s) { return hn::Sub(hn::Mul(a, c), hn::Mul(b, s)); };
-  const auto second = [](VF a, VF b, VF c, VF s) { return hn::Add(hn::Mul(b, c), hn::Mul(a, s)); };
+  const auto first =
+      rounding<T>([](VF a, VF b, VF c, VF s) { return hn::Sub(hn::Mul(a, c), hn::Mul(b, s)); });
+  const auto second =
+      rounding<T>([](VF a, VF b, VF c, VF s) { return hn::Add(hn::Mul(b, c), hn::Mul(a, s)); });
   for (std::int64_t head = 0; head < run.heads; ++head) {
-    const T *const a = x + head * run.depth, *const b = a + run.half;
+    const Storage *const a = x + head * run.depth, *const b = a + run.half;
     map(n, y + head * run.depth, first, a, b, cos, sin);
     map(n, y + head * run.depth + run.half, second, a, b, cos, sin);
   }
 }
 
-/// Rows row .. row+n_rows-1 of the B * S tokens.
-static void rotary_rows(const RotaryRun& run, std::int64_t row, std::int64_t n_rows) {
-  with_storage(run.dtype, [&]<class T>(T) {
-    for (std::int64_t end = row + n_rows; row < end; ++row) {
-      const T* const x = static_cast<const T*>(run.x) + row * run.heads * run.depth;
-      T* const y = static_cast<T*>(run.y) + row * run.heads * run.depth;
-      const float* const cos = run.cos + row % run.tokens * run.half;
-      const float* const sin = run.sin + row % run.tokens * run.half;
-      if (run.interleaved) {
-        rotate_pairs(run, cos, sin, x, y);
-      } else {
-        rotate_halves(run, cos, sin, x, y);
-      }
-      const std::int64_t rest = run.depth - 2 * run.half;
-      for (std::int64_t head = 0; rest != 0 && head < run.heads; ++head)
-        std::copy_n(x + head * run.depth + 2 * run.half, rest, y + head * run.depth + 2 * run.half);
+/// Rows row .. row+n_rows-1 of the B * S tokens; x and y begin at the first of them.
+template <class T, class Storage>
+HWY_INLINE void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64_t n_rows, const Storage* x,
+                              Storage* y) {
+  for (std::int64_t end = row + n_rows; row < end;
+       ++row, x += run.heads * run.depth, y += run.heads * run.depth) {
+    const float* const cos = run.cos + row % run.tokens * run.half;
+    const float* const sin = run.sin + row % run.tokens * run.half;
+    if (run.interleaved) {
+      rotate_pairs<T>(run, cos, sin, x, y);
+    } else {
+      rotate_halves<T>(run, cos, sin, x, y);
     }
+    const std::int64_t rest = run.depth - 2 * run.half;
+    for (std::int64_t head = 0; rest != 0 && head < run.heads; ++head)
+      std::copy_n(x + head * run.depth + 2 * run.half, rest, y + head * run.depth + 2 * run.half);
+  }
+}
+
+static void rotary_block(const RotaryRun& run, std::int64_t row, std::int64_t n_rows) {
+  with_storage(run.dtype, [&]<class T>(T) {
+    const std::int64_t first = row * run.heads * run.depth;
+    rotate_tokens<float>(run, row, n_rows, static_cast<const T*>(run.x) + first,
+                         static_cast<T*>(run.y) + first);
+  });
+}
+
+static void rotary_rows(const RowBlock& block) {
+  with_storage(block.operation->dtype, [&]<class T>(T) {
+    const RowOperation& o = *block.operation;
+    RotaryRun run;
+    run.tokens = o.tokens;
+    run.heads = o.heads;
+    run.depth = o.columns;
+    run.half = o.half;
+    run.interleaved = o.interleaved;
+    run.cos = block.in[1].data;
+    run.sin = block.in[2].data;
+    const std::int64_t tokens = o.width / (o.heads * o.columns);
+    rotate_tokens<T>(run, block.first_row * tokens, block.n_rows * tokens, block.in[0].data, block.out);
   });
 }
 
@@ -88,6 +112,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dif::cpu {
 
+HWY_EXPORT(rotary_block);
 HWY_EXPORT(rotary_rows);
 
 MakeResult make_rotary(const KernelRequest& request) {
@@ -105,7 +130,7 @@ MakeResult make_rotary(const KernelRequest& request) {
       run.cos = args.in[1].data<float>();
       run.sin = args.in[2].data<float>();
       run.y = args.out[0].data<void>();
-      const auto rotate = HWY_DYNAMIC_DISPATCH(rotary_rows);
+      const auto rotate = HWY_DYNAMIC_DISPATCH(rotary_block);
       const std::int64_t rows = std::max<std::int64_t>(1, kBlockElements / (run.heads * run.depth));
       for_blocks(ceil_div(rows_, rows), [&](std::int64_t block) {
         rotate(run, block * rows, std::min(rows, rows_ - block * rows));
@@ -122,6 +147,10 @@ MakeResult make_rotary(const KernelRequest& request) {
   if (const std::int64_t rotated = 2 * op.in(1).dim(1); rotated > kMostRotated)
     return runtime::declined("{} rotated dimensions > {}", rotated, kMostRotated);
   return std::make_unique<Rotary>(op);
+}
+
+RowFunction rows_of_rotary() {
+  return HWY_DYNAMIC_DISPATCH(rotary_rows);
 }
 
 }  // namespace dif::cpu

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_operation.h"
 #include "backends/cpu/strided_copy.h"
 
 namespace dif::cpu {
@@ -28,6 +31,15 @@ MakeResult make_slice(const KernelRequest& request) {
     std::int64_t rows_ = 1, step_ = 0, first_ = 0, bytes_ = 0;
   };
   return std::make_unique<Slice>(*request.op);
+}
+
+RowFunction rows_of_slice() {
+  return [](const RowBlock& block) {
+    const RowOperation& slice = *block.operation;
+    const float* x = block.in[0].data + slice.first_column;
+    for (std::int64_t i = 0; i < block.elements(); i += slice.columns, x += block.in[0].columns)
+      std::copy_n(x, slice.columns, block.out + i);
+  };
 }
 
 }  // namespace dif::cpu

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backends/cpu/broadcast.h"
+#include "dif/dtype.h"
+
+/// How an operation works inside a group: on some rows of f32 numbers that were rounded to its dtype, kept in
+/// the cache of a core. Each function is defined in the folder of its operation, with the arithmetic of its
+/// kernel.
+namespace dif::cpu {
+
+/// An operation of a group, prepared once.
+struct RowOperation {
+  DType dtype = DType::kF32;      ///< of the result, to which every element is rounded
+  std::int64_t width = 0;         ///< elements of one row of the result
+  std::int64_t columns = 0;       ///< elements of the result's last dimension
+  float value = 0;                ///< its scalar: eps, value
+  BroadcastPlan broadcast;        ///< of an element-wise operation of two operands
+  std::int64_t first_column = 0;  ///< slice: where it starts in the last dimension of its operand
+  std::int64_t tokens = 0;        ///< rotary: S of [B, S, H, D]
+  std::int64_t heads = 0;         ///< rotary: H
+  std::int64_t half = 0;          ///< rotary: R / 2
+  bool interleaved = false;       ///< rotary
+};
+
+struct RowOperand {
+  const float* data = nullptr;  ///< of a dense operand: its first element of these rows; else of the tensor
+  bool dense = true;            ///< its rows are those of the result, else it is read by the operation's rule
+  std::int64_t columns = 0;     ///< elements of its last dimension
+};
+
+/// Rows first_row .. first_row + n_rows - 1.
+struct RowBlock {
+  const RowOperation* operation = nullptr;
+  std::span<const RowOperand> in;
+  float* out = nullptr;  ///< overlaps no operand
+  std::int64_t first_row = 0, n_rows = 0;
+
+  std::int64_t elements() const { return n_rows * operation->width; }
+};
+
+/// Rotated dimensions of a head that a rotary kernel holds.
+inline constexpr std::int64_t kMostRotated = 1024;
+
+using RowFunction = void (*)(const RowBlock& block);
+
+RowFunction rows_of_add();
+RowFunction rows_of_sub();
+RowFunction rows_of_mul();
+RowFunction rows_of_add_scalar();
+RowFunction rows_of_mul_scalar();
+RowFunction rows_of_silu();
+RowFunction rows_of_sqrt();
+RowFunction rows_of_cast();
+RowFunction rows_of_rms_norm();
+RowFunction rows_of_layer_norm();
+RowFunction rows_of_rotary();
+RowFunction rows_of_slice();
+RowFunction rows_of_concat();
+
+}  // namespace dif::cpu
