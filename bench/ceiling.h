@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "dif/dtype.h"
 
@@ -13,6 +14,9 @@ double fastest(const std::function<void()>& call);
 
 /// FLOP/s of a bare oneDNN product [m, k] x [k, n] with weights in the layout that it prefers.
 double onednn_flops(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n);
+
+/// "2.6.0"
+std::string onednn_version();
 
 /// Bytes per second, read and written, of a copy of `bytes` by all threads.
 double copy_bandwidth(std::int64_t bytes);

@@ -37,6 +37,7 @@ using cpu::testing::random_tensor;
 
 using Instance = std::function<std::unique_ptr<KernelRun>()>;
 enum class Bound { kProduct, kConvolution, kAttention, kMemory };
+constexpr const char* kBoundNames[] = {"product", "convolution", "attention", "memory"};
 
 template <class... Tensors>
 std::vector<HostTensor> operands(Tensors... tensors) {
@@ -60,6 +61,7 @@ double best_rate(const KernelRun& run, Bound bound) {
 
 void time_kernel(benchmark::State& state, const Instance& instance, runtime::MakeKernel make, Bound bound) {
   const auto run = instance();
+  state.SetLabel(kBoundNames[static_cast<int>(bound)]);
   if (const Status made = run->make(make); !made) return state.SkipWithError(made.error().message.c_str());
   for (auto _ : state) {
     const double seconds = fastest([&] {

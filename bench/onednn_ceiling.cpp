@@ -42,6 +42,12 @@ double onednn_flops(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n)
   return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n) / seconds;
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl::version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
 double copy_bandwidth(std::int64_t bytes) {
   std::vector<char> x(static_cast<std::size_t>(bytes), 1), y(x.size());
   constexpr std::int64_t kBlock = 64 << 10;

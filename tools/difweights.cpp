@@ -10,6 +10,7 @@
 #include "ir/program_file.h"
 #include "pipelines/program_bindings.h"
 #include "tools.h"
+#include "weights_commands.h"
 
 namespace dif::tools {
 
@@ -48,8 +49,10 @@ Status rebind_program(const std::string& from, const std::string& program_path, 
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"List, check and re-seal weight bundles.", "difweights"};
+  CLI::App app{"List and make checkpoints; list, check and re-seal weight bundles.", "difweights"};
   app.require_subcommand(1);
+  const ListingCommands listing(app);
+  const SynthCommand synth(app);
   std::string bundle, program, out;
   CLI::App* const inspect = app.add_subcommand("inspect-bundle", "list a bundle's shards and tensors");
   inspect->add_option("BUNDLE", bundle, "FILE.difbind")->required();
@@ -63,11 +66,16 @@ int run(int argc, char** argv) {
   rebind->add_option("PROGRAM", program, "FILE.difir")->required();
   rebind->add_option("OUT", out, "FILE.difbind to write")->required();
   cli::examples(app,
+                "  difweights stats models/emoji-klein/transformer\n"
+                "  difweights synth --preset klein-4b --blocks 2,2 --small-encoder wide-klein\n"
+                "  difweights synth --like models/emoji-klein --seed 3 --dtype f32 random-emoji\n"
                 "  difweights inspect-bundle chain/step.difbind\n"
                 "  difweights verify-bundle chain/step.difbind chain/step.difir\n"
                 "  difc expose-tensors chain/step.difir probe.difir transformer.x_embedder\n"
                 "  difweights rebind-program chain/step.difbind probe.difir probe.difbind\n");
   return cli::run_app(app, argc, argv, [&]() -> Status {
+    if (listing.parsed()) return listing.run();
+    if (synth.parsed()) return synth.run();
     if (inspect->parsed()) return inspect_bundle(bundle);
     if (verify->parsed()) return verify_bundle(bundle, program);
     return rebind_program(bundle, program, out);
@@ -76,6 +84,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-const cli::Tool k_difweights = {"difweights", "Weights", "list, check and re-seal weight bundles", run};
+const cli::Tool k_difweights = {"difweights", "Weights",
+                                "list and make checkpoints; list, check and re-seal bundles", run};
 
 }  // namespace dif::tools

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "frontends/flux2/flux2_model.h"
+#include "frontends/flux2/synthetic_klein.h"
 #include "io/printable.h"
 
 namespace dif::frontends {

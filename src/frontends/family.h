@@ -10,6 +10,7 @@
 
 #include "dif/status.h"
 #include "frontends/model.h"
+#include "frontends/synthetic/synthetic_model.h"
 #include "io/json.h"
 #include "text/chat_template.h"
 
@@ -39,6 +40,9 @@ struct Family {
   std::string_view name;
   std::string_view pipeline_class;  ///< detected by the _class_name of model_index.json
   Result<std::unique_ptr<Model>> (*open)(ModelFolder folder, const Family& family) = nullptr;
+  /// describe_synthetic_model for this family.
+  Result<SyntheticModel> (*synthesise)(const Family& family, ModelDocuments documents,
+                                       const ModelChanges& changes) = nullptr;
   FamilyFacts facts;
 };
 

@@ -30,6 +30,9 @@ struct Qwen3Config {
 Result<Qwen3Config> read_qwen3_config(const io::JsonDocument& config, const WeightSource& weights,
                                       std::int64_t last_layer);
 
+/// What config.json alone says, for a checkpoint that is still to be made.
+Result<Qwen3Config> read_qwen3_config(const io::JsonDocument& config, std::int64_t last_layer);
+
 /// Whether a Qwen3 checkpoint may hold tensor `name` without its being used when only the first `layers`
 /// layers are run: later layers, the final norm, the output head.
 bool qwen3_may_be_unused(std::string_view name, std::int64_t layers);

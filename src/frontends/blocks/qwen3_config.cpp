@@ -36,8 +36,7 @@ double rope_theta(io::ConfigReader& config) {
 
 }  // namespace
 
-Result<Qwen3Config> read_qwen3_config(const io::JsonDocument& document, const WeightSource& weights,
-                                      std::int64_t last_layer) {
+Result<Qwen3Config> read_qwen3_config(const io::JsonDocument& document, std::int64_t last_layer) {
   io::ConfigReader config(document);
   Qwen3Config c;
   c.vocabulary = config.integer("vocab_size", {1, 1 << 24});
@@ -65,7 +64,12 @@ Result<Qwen3Config> read_qwen3_config(const io::JsonDocument& document, const We
                    std::to_string(c.layers));
   DIF_TRY(config.finish());
   c.eps = static_cast<float>(eps);
+  return c;
+}
 
+Result<Qwen3Config> read_qwen3_config(const io::JsonDocument& document, const WeightSource& weights,
+                                      std::int64_t last_layer) {
+  DIF_ASSIGN(const Qwen3Config c, read_qwen3_config(document, last_layer));
   ShapeAudit audit(weights, document.source());
   const std::string layer = "model.layers.0.";
   audit.blocks("num_hidden_layers", c.layers,

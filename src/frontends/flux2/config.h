@@ -55,6 +55,19 @@ Result<TransformerConfig> read_transformer_config(const io::JsonDocument* config
                                                   const WeightSource& weights);
 Result<VaeConfig> read_vae_config(const io::JsonDocument* config, const WeightSource& weights);
 
+/// The encoding half of the VAE, which its checkpoints hold and decoding does not use.
+struct VaeEncoderConfig {
+  std::vector<std::int64_t> channels;  ///< per level, from the image inwards
+  std::int64_t resnets = 0;            ///< per level
+  std::int64_t image_channels = 3;
+  bool quant_conv = true;
+};
+
+/// What config.json alone says, for a checkpoint that is still to be made. Errors as above, but for shapes.
+Result<TransformerConfig> read_transformer_config(const io::JsonDocument& config);
+Result<VaeConfig> read_vae_config(const io::JsonDocument& config);
+Result<VaeEncoderConfig> read_vae_encoder_config(const io::JsonDocument& config);
+
 /// Whether the three parts belong together: the encoder's `n_taps` hidden states make up the transformer's
 /// text width, 2x2 latent positions its tokens. Errors: InvalidInput naming both widths.
 Status check_pairing(const TransformerConfig& transformer, const Qwen3Config& text_encoder,

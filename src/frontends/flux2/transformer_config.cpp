@@ -87,6 +87,33 @@ Result<std::array<std::int64_t, 4>> rope_axes(const Claims& claims, std::int64_t
 
 }  // namespace
 
+Result<TransformerConfig> read_transformer_config(const io::JsonDocument& document) {
+  DIF_ASSIGN(const Claims claims, read_claims(document));
+  TransformerConfig c;
+  c.in_channels = *claims.in_channels;
+  c.heads = *claims.heads;
+  c.head_dim = *claims.head_dim;
+  c.mlp = static_cast<std::int64_t>(static_cast<double>(c.hidden()) * claims.mlp_ratio);
+  c.double_blocks = *claims.double_blocks;
+  c.single_blocks = *claims.single_blocks;
+  c.text_width = *claims.text_width;
+  c.time_channels = *claims.time_channels;
+  c.rope_theta = claims.rope_theta;
+  c.eps = static_cast<float>(claims.eps);
+  if (claims.out_channels != claims.in_channels)
+    return invalid_input("{}: key out_channels: expected in_channels = {}, found {}", document.source(),
+                         *claims.in_channels, *claims.out_channels);
+  if (c.double_blocks + c.single_blocks == 0)
+    return invalid_input("{}: num_layers and num_single_layers are both 0: a transformer has blocks",
+                         document.source());
+  if (c.mlp < 1 || c.time_channels % 2 != 0)
+    return invalid_input(
+        "{}: an MLP {} wide and {} timestep_guidance_channels: expected at least 1, and an even number",
+        document.source(), c.mlp, c.time_channels);
+  DIF_ASSIGN(c.rope_axes, rope_axes(claims, c.head_dim, document.source()));
+  return c;
+}
+
 Result<TransformerConfig> read_transformer_config(const io::JsonDocument* document,
                                                   const WeightSource& weights) {
   const std::string source =

@@ -69,6 +69,40 @@ Result<Claims> read_claims(const io::JsonDocument& document) {
 
 }  // namespace
 
+Result<VaeConfig> read_vae_config(const io::JsonDocument& document) {
+  DIF_ASSIGN(const Claims claims, read_claims(document));
+  VaeConfig c;
+  c.channels = claims.channels.value();
+  c.latent_channels = *claims.latent_channels;
+  c.resnets = *claims.layers_per_block + 1;
+  c.norm_groups = claims.norm_groups;
+  c.image_channels = *claims.image_channels;
+  c.mid_attention = *claims.mid_attention;
+  c.post_quant_conv = *claims.post_quant_conv;
+  c.bn_eps = static_cast<float>(claims.bn_eps);
+  return c;
+}
+
+Result<VaeEncoderConfig> read_vae_encoder_config(const io::JsonDocument& document) {
+  io::ConfigReader config(document);
+  VaeEncoderConfig c;
+  c.channels = config.integers("block_out_channels", kChannels);
+  c.resnets = config.integer("layers_per_block", {1, 64});
+  c.image_channels = config.integer_or("in_channels", 3, {1, 64});
+  c.quant_conv = config.boolean_or("use_quant_conv", true);
+  const std::vector<std::string> plain(c.channels.size(), "DownEncoderBlock2D");
+  if (config.strings_or("down_block_types", plain) != plain)
+    config.problem("down_block_types",
+                   fmt::format("{} times DownEncoderBlock2D, one per level", plain.size()), "something else");
+  const std::int64_t groups = config.integer_or("norm_num_groups", 32, kChannels);
+  for (const std::int64_t width : c.channels)
+    if (groups > 0 && width % groups != 0)
+      config.problem("norm_num_groups", fmt::format("a divisor of the channel count {}", width),
+                     std::to_string(groups));
+  DIF_TRY(config.finish());
+  return c;
+}
+
 Result<VaeConfig> read_vae_config(const io::JsonDocument* document, const WeightSource& weights) {
   const std::string source =
       document != nullptr ? document->source() : weights.label() + " (without config.json)";

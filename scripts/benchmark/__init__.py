@@ -1,0 +1,1 @@
+"""What scripts/bench is made of. Needs nothing but Python; diffusers_loop.py alone runs in another environment."""
