@@ -38,10 +38,12 @@ TEST_F(CheckpointTools, SynthWritesAModelThatGenerateDraws) {
   const std::string listed = succeed("difweights", {"inspect-index", index});
   EXPECT_NE(listed.find("shard 0: diffusion_pytorch_model-00001-of-0000"), std::string::npos) << listed;
   EXPECT_NE(listed.find("x_embedder.weight BF16[64, 16]"), std::string::npos) << listed;
-  const std::string vae =
-      succeed("difweights", {"inspect-shard", "model/vae/diffusion_pytorch_model.safetensors"});
-  EXPECT_NE(vae.find("metadata format = pt"), std::string::npos) << vae;
-  EXPECT_NE(vae.find("bn.running_var BF16[16]"), std::string::npos) << vae;
+  const std::string name = listed.substr(9, listed.find(": ", 9) - 9);
+  const std::string shard = succeed("difweights", {"inspect-shard", "model/transformer/" + name});
+  EXPECT_NE(shard.find("metadata format = pt"), std::string::npos) << shard;
+  EXPECT_NE(shard.find("time_guidance_embed.timestep_embedder.linear_1.weight BF16[64, 256]"),
+            std::string::npos)
+      << shard;
 }
 
 TEST_F(CheckpointTools, SynthFollowsAModelFolder) {
@@ -57,8 +59,10 @@ TEST_F(CheckpointTools, SynthFollowsAModelFolder) {
 }
 
 TEST_F(CheckpointTools, SynthInterruptedLeavesNoFolder) {
-  Running running("difweights", {"synth", "--preset", "klein-4b", "--blocks", "1,1", "--small-encoder", "--progress", "json", "model"},
-                  folder_.path());
+  Running running(
+      "difweights",
+      {"synth", "--preset", "klein-4b", "--blocks", "1,1", "--small-encoder", "--progress", "json", "model"},
+      folder_.path());
   ASSERT_TRUE(running.wait_for_stderr("\"progress\":\"write\""));
   running.send(SIGINT);
   const Finished finished = running.wait();

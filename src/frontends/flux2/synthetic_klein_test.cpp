@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "frontends/flux2/synthetic_model_test_support.h"
+#include "io/checkpoint.h"
 #include "tests/support/paths.h"
 
 namespace dif::frontends::flux2 {
