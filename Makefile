@@ -19,7 +19,8 @@ test: ## everything that needs no GPU: the release build's tests and the sanitiz
 	scripts/install-dependencies build test
 	scripts/test
 
-bench: ## time the hot loops on this machine
+# BENCH_PYTHON=venv/bin/python adds diffusers; RECORD=1 writes perf/results and docs/performance.
+bench: ## time pictures and kernels on this machine
 	scripts/install-dependencies build
 	scripts/bench
 

@@ -1,7 +1,7 @@
 // Draws pictures in one process: a request a line on stdin (bench/request.h), an answer a line on stdout.
 //
 //   picture_loop MODEL_DIR THREADS
-//   {"prompt": "a red apple", "seed": 42, "out": "/tmp/x"}
+//   {"prompt": "a red apple", "seed": 42, "out": "apple"}
 //   {"seconds": 1.5, "setup_seconds": 0.4, "stages": {"denoise": 1.3, ...}}
 //
 // `seconds` is what a picture takes once everything is loaded and prepared: prompts to ids, their encoding,

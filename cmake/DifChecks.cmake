@@ -1,7 +1,11 @@
-# The tests of the project's own checks (scripts/check-*): each proves on a small tree that a violation is found.
+# The tests of the project's own scripts. Those of scripts/check-* prove on a small tree that a violation is found.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 foreach(check layers format hygiene readme)
   add_test(NAME check_${check}_tests
     COMMAND "${Python3_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/tests/checks/check_${check}_test.py")
   set_tests_properties(check_${check}_tests PROPERTIES TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+
+add_test(NAME benchmark_script_tests
+  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/tests/checks/benchmark_test.py")
+set_tests_properties(benchmark_script_tests PROPERTIES TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")

@@ -91,6 +91,18 @@ def thumbnail(width, height, pixels, left=0, top=0, size=128, cell=4):
     return means
 
 
+def grid_cells(path, count):
+    """Thumbnails of the pictures in the fixtures' grid: six a row, framed, with captions below."""
+    width, height, pixels = read_png(path)
+    return [thumbnail(width, height, pixels, 136 * (i % 6) + 4, 164 * (i // 6) + 2) for i in range(count)]
+
+
+def nearest(drawn, cells):
+    """The position of the cell that differs least."""
+    distances = [sum((a - b) ** 2 for a, b in zip(drawn, cell)) for cell in cells]
+    return distances.index(min(distances))
+
+
 def relative_l2(found, reference):
     if len(found) != len(reference):
         return math.inf

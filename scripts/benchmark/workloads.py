@@ -203,17 +203,14 @@ def judge_grids(bench, numbers, has_auto):
     else:
         numbers.missing(claim, "24 of 24", "this build has no --dtype auto")
     prompts = json.loads((bench.root / FIXTURES / "fixtures.json").read_text())["grid_prompts"]
-    width, height, pixels = files.read_png(bench.root / FIXTURES / "grid.png")
-    cells = [files.thumbnail(width, height, pixels, i % 6 * 128, i // 6 * 128) for i in range(len(prompts))]
+    cells = files.grid_cells(bench.root / FIXTURES / "grid.png", len(prompts))
     for claim, options in variants.items():
         right, wrong = 0, []
         for i, prompt in enumerate(prompts):
             run_process(bench.generate(prompt, "grid", "--seed", 100 + i, *options), environment=bench.environment)
-            drawn = files.thumbnail(*files.read_png(bench.scratch / "grid.png"))
-            distances = [sum((a - b) ** 2 for a, b in zip(drawn, cell)) for cell in cells]
-            nearest = distances.index(min(distances))
-            right += nearest == i
-            if nearest != i:
+            if files.nearest(files.thumbnail(*files.read_png(bench.scratch / "grid.png")), cells) == i:
+                right += 1
+            else:
                 wrong.append(prompt)
         numbers.all_of(claim, right, len(prompts), ", ".join(wrong))
 

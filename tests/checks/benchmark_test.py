@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""scripts/benchmark: files are read right, verdicts follow the bounds, and the committed page is its document's."""
+import json
+import math
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from benchmark import files, runs, workloads  # noqa: E402
+from benchmark.document import Numbers  # noqa: E402
+
+
+def png(width, height, lines):
+    """An RGB picture of lines that are filtered already."""
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"".join(lines))) + chunk(b"IEND", b"")
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "file"
+        self.addCleanup(self.folder.cleanup)
+
+    def test_every_png_filter_is_undone(self):
+        rows = [bytes([10, 20, 30, 40, 50, 60]), bytes([1, 2, 3, 255, 128, 7]), bytes([9, 8, 7, 6, 5, 4]),
+                bytes([200, 100, 50, 25, 12, 6]), bytes([0, 255, 1, 254, 2, 253])]
+        lines, above = [], bytes(6)
+        for kind, row in enumerate(rows):
+            filtered = []
+            for i, value in enumerate(row):
+                left, up, corner = (row[i - 3], above[i], above[i - 3]) if i >= 3 else (0, above[i], 0)
+                paeth = min((left, up, corner), key=lambda v, p=left + up - corner: abs(p - v))
+                filtered.append((value - (0, left, up, (left + up) // 2, paeth)[kind]) & 255)
+            lines.append(bytes([kind, *filtered]))
+            above = row
+        self.path.write_bytes(png(2, 5, lines))
+        self.assertEqual(files.read_png(self.path), (2, 5, b"".join(rows)))
+
+    def test_a_picture_is_nearest_to_its_cell_of_the_grid(self):
+        fixtures = ROOT / "tests/fixtures/emoji-klein"
+        cells = files.grid_cells(fixtures / "grid.png", 24)
+        # The same prompts as cells 0 and 20, drawn with other seeds.
+        for name, cell in (("red-heart", 0), ("frog-light-blue", 20)):
+            self.assertEqual(files.nearest(files.thumbnail(*files.read_png(fixtures / f"{name}.png")), cells), cell)
+
+    def test_thumbnails_are_means_of_squares(self):
+        pixels = bytes([0, 0, 0, 4, 8, 12] * 2)
+        self.assertEqual(files.thumbnail(2, 2, pixels, size=2, cell=2), [2, 4, 6])
+
+    def test_safetensors_values_are_found(self):
+        values, shape = files.read_safetensors(ROOT / "tests/fixtures/emoji-klein/red-heart.safetensors", "latents_steps")
+        self.assertEqual(shape, [20, 64, 32])
+        self.assertEqual(len(values), 20 * 64 * 32)
+        self.assertTrue(all(math.isfinite(value) for value in values))
+
+    def test_distances(self):
+        self.assertEqual(files.relative_l2([3, 0], [0, 4]), 1.25)
+        self.assertEqual(files.relative_l2([1], [1, 2]), math.inf)
+        self.assertEqual(files.levels(bytes([1, 2, 3]), bytes([1, 5, 3])), (3, 1))
+
+
+class Verdicts(unittest.TestCase):
+    def test_bounds_decide(self):
+        numbers = Numbers()
+        numbers.at_most("a", 1.7, 1.7)
+        numbers.below("b", 2.0, 2.0)
+        numbers.at_least("c", 0.89, 0.9)
+        numbers.all_of("d", 23, 24)
+        numbers.holds("e", True)
+        numbers.missing("f", "< 2", "no such machine")
+        self.assertEqual([row["verdict"] for row in numbers.rows], ["PASS", "FAIL", "FAIL", "FAIL", "PASS", "NOT MEASURED"])
+
+    def test_not_a_number_never_passes(self):
+        numbers = Numbers()
+        numbers.at_most("a", math.nan, 1)
+        numbers.at_least("b", math.nan, 1)
+        self.assertEqual([row["verdict"] for row in numbers.rows], ["FAIL", "FAIL"])
+
+    def test_memory_is_that_of_the_worst_moment(self):
+        def program(name, arena, prepacked):
+            return {"name": name, "arena_bytes": arena, "workspace_bytes": 0, "prepacked_bytes": prepacked}
+
+        document = {"programs": [program("encode", 10, 500), program("step", 3, 100), program("decode", 4, 100)]}
+        self.assertEqual(workloads.planned_bytes(document), (10, 500))
+
+    def test_slow_pointwise_kernels_are_found_by_size(self):
+        def row(name, seconds, gb_per_second, share):
+            return {"name": name, "bound": "memory", "microseconds": seconds * 1e6, "gb_per_second": gb_per_second, "share": share}
+
+        numbers = Numbers()
+        workloads.judge_kernels([row("add/small", 1e-6, 100, 0.1), row("add/large", 1e-2, 10, 0.8), row("slice/large", 1, 1, 0.1)],
+                                numbers)
+        self.assertEqual((numbers.rows[0]["found"], numbers.rows[0]["verdict"]), (0.8, "PASS"))
+
+
+class Runs(unittest.TestCase):
+    def test_turns_alternate(self):
+        order = []
+        runs.alternate(2, {"a": lambda: order.append("a"), "b": lambda: order.append("b")})
+        self.assertEqual(order, ["a", "b", "a", "b"])
+
+    def test_a_process_is_timed_and_its_memory_seen(self):
+        found = runs.run_process([sys.executable, "-c", "x = bytearray(64 << 20); print(len(x))"])
+        self.assertGreater(found["peak_mib"], 64)
+        self.assertGreater(found["seconds"], 0)
+
+    def test_a_failing_process_ends_the_run_with_its_complaint(self):
+        with self.assertRaises(SystemExit) as caught:
+            runs.run_process([sys.executable, "-c", "import sys; sys.exit('no such weight')"])
+        self.assertIn("no such weight", str(caught.exception))
+
+    def test_a_loop_answers_in_order(self):
+        loop = runs.Loop([sys.executable, "-c", "import sys\nprint('{}', flush=True)\n"
+                          "for line in sys.stdin: print(line, end='', flush=True)"], None)
+        self.assertEqual([loop.draw({"n": n}) for n in (1, 2)], [{"n": 1}, {"n": 2}])
+        loop.close()
+
+
+class Page(unittest.TestCase):
+    def test_the_committed_page_is_rendered_from_the_committed_document(self):
+        document = ROOT / "perf/results/cpu.json"
+        self.assertEqual(json.loads(document.read_text())["schema"], "diffusion-compiler-telemetry")
+        done = subprocess.run([ROOT / "scripts/render-benchmarks", "--check"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
