@@ -64,20 +64,15 @@ class Bench:
 
 
 def planned_bytes(document):
-    """Arena and prepacked weights at the worst moment. A report with a plan of the whole chain says so itself; else the
-    encoder's memory is given back before the step's and the decoder's is taken."""
-    if "plan" in document and "arena_bytes" in document["plan"]:
-        arena = document["plan"]["arena_bytes"]
-    else:
-        arena = None
-    programs = document["programs"]
-    encode = [program for program in programs if program["name"].startswith("encode")]
-    others = [program for program in programs if program not in encode]
+    """Arena with scratch, and prepacked weights, at the worst moment: the encoder's memory is given back before the
+    step's and the decoder's is taken."""
+    encode = [program for program in document["programs"] if program["name"].startswith("encode")]
+    others = [program for program in document["programs"] if program not in encode]
 
-    def worst(key):
-        return max(sum(program[key] for program in encode), sum(program[key] for program in others))
+    def worst(*keys):
+        return max(sum(program[key] for program in programs for key in keys) for programs in (encode, others))
 
-    return (arena if arena is not None else worst("arena_bytes") + worst("workspace_bytes")), worst("prepacked_bytes")
+    return worst("arena_bytes", "workspace_bytes"), worst("prepacked_bytes")
 
 
 def options_of(request):
