@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dif/status.h"
+#include "ir/program.h"
+#include "opt/decision.h"
+#include "opt/pass.h"
+
+namespace dif::opt {
+
+using Pipeline = std::vector<const Pass*>;
+
+/// What every program goes through before a backend prepares it, in this order.
+Pipeline default_pipeline();
+
+/// "default", "none", or names of passes separated by commas, in the order in which they run. Errors:
+/// InvalidInput, listing what there is.
+Result<Pipeline> parse_pipeline(std::string_view text);
+/// The names, separated by commas; "none" for no pass.
+std::string pipeline_text(const Pipeline& pipeline);
+
+/// What one pass of a pipeline did.
+struct PassReport {
+  std::string_view pass;
+  bool changed = false;
+  double seconds = 0;
+  std::size_t operations_before = 0;
+  std::size_t operations_after = 0;
+  Decisions decisions;
+};
+
+struct PipelineOptions {
+  bool verify_each = true;  ///< the program after each pass that changed it; otherwise after the last one only
+  std::function<void(const PassReport& report, const ir::Program& after)> after_pass;
+};
+
+/// Runs the passes over a verified program. Errors: Internal (a pass broke the program: says which).
+Result<std::vector<PassReport>> run(ir::Program& program, const Pipeline& pipeline,
+                                    const PipelineOptions& options = {});
+
+}  // namespace dif::opt
