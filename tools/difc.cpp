@@ -1,13 +1,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/telemetry.h"
+#include "io/json.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
 #include "ir/verifier.h"
+#include "opt/pipeline.h"
+#include "passes_report.h"
 #include "pipelines/program_bindings.h"
 #include "tools.h"
 
@@ -50,6 +56,76 @@ Status expose(const std::string& in, const std::string& out, const std::vector<s
   return cli::print_result(text);
 }
 
+struct OptimizeOptions {
+  std::string in, out, passes = "default";
+  std::vector<std::string> print_after;
+  bool verify_each = false, print_if_changed = false, why = false, json = false;
+};
+
+/// Prints the programs that the options ask for, after each pass.
+Status print_programs(const OptimizeOptions& o, const opt::PassReport& report, const ir::Program& program) {
+  const bool named = std::ranges::find(o.print_after, report.pass) != o.print_after.end();
+  if (!named && !(o.print_if_changed && report.changed)) return ok();
+  return cli::print_result(fmt::format("# after {}\n{}\n", report.pass, ir::to_text(program)));
+}
+
+Status optimize(const OptimizeOptions& o) {
+  DIF_ASSIGN(const opt::Pipeline pipeline, opt::parse_pipeline(o.passes));
+  for (const std::string& name : o.print_after) DIF_TRY(opt::parse_pipeline(name));
+  if (o.json && (o.print_if_changed || !o.print_after.empty()))
+    return invalid_input("--json, --print-after and --print-if-changed write to standard output: leave one out");
+  DIF_ASSIGN(ir::Program program, ir::read_program(o.in));
+  const std::string before = ir::fingerprint(program);
+  const double flops_before = ir::flops(program);
+  Status printed;
+  opt::PipelineOptions options = {.verify_each = o.verify_each};
+  options.after_pass = [&](const opt::PassReport& report, const ir::Program& after) {
+    if (printed) printed = print_programs(o, report, after);
+  };
+  DIF_ASSIGN(const auto reports, opt::run(program, pipeline, options));
+  DIF_TRY(printed);
+  DIF_TRY(ir::write_program(o.out, program));
+  if (o.json) {
+    nlohmann::ordered_json document = cli::telemetry_document("passes");
+    document["program"] = {{"name", program.name},
+                           {"fingerprint_before", before},
+                           {"fingerprint_after", ir::fingerprint(program)},
+                           {"flops_before", flops_before},
+                           {"flops_after", ir::flops(program)}};
+    document["passes"] = passes_json(reports);
+    return cli::print_result(io::json_text(document));
+  }
+  return cli::print_result(passes_text(reports, o.why) +
+                           fmt::format("{}: {} operations, {} (before: {}) -> {}\n", program.name,
+                                       program.ops.size(), ir::amount_text(ir::flops(program), "FLOP"),
+                                       ir::amount_text(flops_before, "FLOP"), o.out));
+}
+
+Status list_passes(bool json) {
+  if (!json) return cli::print_result(pass_list_text());
+  nlohmann::ordered_json document = cli::telemetry_document("pass-list");
+  document.update(pass_list_json());
+  return cli::print_result(io::json_text(document));
+}
+
+CLI::App* add_optimize(CLI::App& app, OptimizeOptions& o) {
+  CLI::App* const command = app.add_subcommand("optimize", "run passes over a program and write the result");
+  command->add_option("IN", o.in, "program, IN.difir")->required();
+  command->add_option("OUT", o.out, "program to write, OUT.difir")->required();
+  command
+      ->add_option("--pass", o.passes,
+                   "default, none, or names of passes separated by commas, in the order in which they run")
+      ->capture_default_str();
+  command->add_flag("--verify-each", o.verify_each, "verify after each pass and not only the result");
+  command->add_option("--print-after", o.print_after, "print the program after the pass of that name")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_flag("--print-if-changed", o.print_if_changed, "print the program after each pass that changed it");
+  command->add_flag("--why", o.why, "what each pass did to which operation, and why");
+  command->add_flag("--json", o.json, "telemetry document on standard output");
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Verify, identify and rewrite programs.", "difc"};
   app.require_subcommand(1);
@@ -66,13 +142,23 @@ int run(int argc, char** argv) {
   expose_command
       ->add_option("ID", ids, "number of a value (12 or %12), or the module path whose result it is")
       ->required();
+  OptimizeOptions optimize_options;
+  CLI::App* const optimize_command = add_optimize(app, optimize_options);
+  bool list_json = false;
+  CLI::App* const passes_command = app.add_subcommand("passes", "list the passes and the default pipeline");
+  passes_command->add_flag("--json", list_json, "telemetry document on standard output");
   cli::examples(app,
                 "  difc verify step.difir\n"
                 "  difc fingerprint step.difir\n"
+                "  difc passes\n"
+                "  difc optimize step.difir fast.difir --why\n"
+                "  difc optimize step.difir fast.difir --pass simplify,dead_rows --print-if-changed\n"
                 "  difc expose-tensors step.difir probe.difir transformer.transformer_blocks.0.attn 212\n");
   return cli::run_app(app, argc, argv, [&]() -> Status {
     if (verify_command->parsed()) return verify(in);
     if (fingerprint_command->parsed()) return fingerprint(in);
+    if (optimize_command->parsed()) return optimize(optimize_options);
+    if (passes_command->parsed()) return list_passes(list_json);
     return expose(in, out, ids);
   });
 }

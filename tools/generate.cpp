@@ -25,9 +25,12 @@
 #include "io/printable.h"
 #include "io/tensor_file.h"
 #include "pipelines/generation_record.h"
+#include "opt/pipeline.h"
+#include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/program_export.h"
 #include "pipelines/text_to_image.h"
+#include "passes_report.h"
 #include "tools.h"
 
 namespace dif::tools {
@@ -41,7 +44,7 @@ constexpr std::int64_t kMaxBatch = 10000;
 struct Options {
   std::string prompt, negative_prompt, model, output = "out.png", from;
   std::string seed, noise_dtype = "f32";
-  std::string save_latents, init_latents, emit_programs, fit = "exact";
+  std::string save_latents, init_latents, emit_programs, fit = "exact", passes = "default";
   std::int64_t steps = 0, batch = 1, text_tokens = 0;
   double guidance = 0;
   std::string size;
@@ -176,6 +179,8 @@ class Generate {
       if (options_.seed == "-1") fmt::print(stderr, "seed {}\n", seed_);
     }
     DIF_TRY(choose_dtypes());
+    if (given("--passes")) passes_text_ = options_.passes;
+    DIF_ASSIGN(settings_.passes, opt::parse_pipeline(passes_text_));
     settings_.allow_nonfinite = options_.allow_nonfinite;
     settings_.strict_prompt = options_.strict_prompt;
     if (given("--guidance") && !model_->supports_guidance() && settings_.guidance != 1.0f)
@@ -234,6 +239,7 @@ class Generate {
     settings_.state_dtype = dtype_from_name(record.state_dtype).value_or(DType::kF32);
     settings_.noise_dtype = dtype_from_name(record.noise_dtype).value_or(DType::kF32);
     dtype_choice_ = "as recorded";
+    passes_text_ = record.passes;
     seed_ = record.seed;
     DIF_ASSIGN(const std::string digest, model_->digest());
     if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
@@ -250,7 +256,10 @@ class Generate {
   }
 
   Status emit_programs() {
-    DIF_ASSIGN(const frontends::Chain chain, build_chain(*model_, settings_));
+    DIF_ASSIGN(frontends::Chain chain, build_chain(*model_, settings_));
+    if (given("--passes")) {
+      DIF_TRY(optimize_chain(chain, settings_.passes));
+    }
     return export_chain(chain, options_.emit_programs);
   }
 
@@ -300,6 +309,7 @@ class Generate {
     record.vae_dtype = dtype_name(settings_.vae_dtype);
     record.state_dtype = dtype_name(settings_.state_dtype);
     record.noise_dtype = dtype_name(settings_.noise_dtype);
+    record.passes = passes_text_;
     record.backend = backend_name_;
     record.model_name = model_->name();
     record.model_digest = model_digest_;
@@ -342,6 +352,8 @@ class Generate {
       const runtime::PreparedReport& memory = program.memory;
       document["programs"].push_back({{"name", program.name},
                                       {"fingerprint", program.fingerprint},
+                                      {"prepared_fingerprint", program.prepared_fingerprint},
+                                      {"passes", passes_json(program.passes)},
                                       {"flops", program.flops},
                                       {"arena_bytes", memory.arena_bytes},
                                       {"workspace_bytes", memory.workspace_bytes},
@@ -366,6 +378,7 @@ class Generate {
   PictureSize size_;
   Fit fit_ = Fit::kExact;
   std::uint64_t seed_ = kDefaultSeed;
+  std::string passes_text_ = "default";
   std::unique_ptr<frontends::Model> model_;
   std::unique_ptr<TextToImage> pipeline_;
   std::optional<io::HostTensor> init_latents_;
@@ -410,7 +423,12 @@ int run(int argc, char** argv) {
   app.add_option("--init-latents", o.init_latents,
                  "start from FILE.diftensor or FILE.safetensors::NAME, not from noise");
   app.add_option("--emit-programs", o.emit_programs,
-                 "write the chain's programs and bundles into DIR and stop");
+                 "write the chain's programs and bundles into DIR and stop; as the frontend builds them, or with "
+                 "--passes as those leave them");
+  app.add_option("--passes", o.passes,
+                 "what the programs go through before they run: default, none, or names separated by commas "
+                 "(difc passes lists them)")
+      ->capture_default_str();
   app.add_flag("--strict-prompt", o.strict_prompt,
                "a prompt longer than --text-tokens is an error, not a warning");
   app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");
@@ -425,7 +443,8 @@ int run(int argc, char** argv) {
       "  dif generate \"a red apple\" -o apple.png\n"
       "  dif generate \"rocket on a pink background\" --seed 7 --steps 30 --guidance 2 -o rocket.png\n"
       "  dif generate --model ./FLUX.2-klein-4B \"a lighthouse at dusk\" --size 1024x1024 -o lighthouse.png\n"
-      "  dif generate --from apple.png -o again.png\n");
+      "  dif generate --from apple.png -o again.png\n"
+      "  dif generate \"a red apple\" --passes none -o unoptimised.png\n");
   return cli::run_app(app, argc, argv,
                       [&] { return Generate(app, o, dtypes, backend, report, progress).run(); });
 }

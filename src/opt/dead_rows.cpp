@@ -65,7 +65,7 @@ class RowSearch {
     if (!alone || depth > kMaxDepth || editor_.is_constant(value) || editor_.producer(value) == nullptr)
       return way;
     const OpId id = editor_.program().values[value].producer;
-    for (auto other : {through_operands(id, range, depth), through_columns(id, range, depth)})
+    for (auto other : {through_operands(id, range, depth), through_columns(id, range)})
       if (other && other->cost < way.cost) way = std::move(*other);
     return way;
   }
@@ -103,7 +103,7 @@ class RowSearch {
   }
 
   /// Rows of some columns of a linear, of which others read other columns: a linear of its own.
-  std::optional<Way> through_columns(OpId id, const Range& range, int depth) const {
+  std::optional<Way> through_columns(OpId id, const Range& range) const {
     const ir::Op& columns = editor_.op(id);
     if (columns.def != &ops::kSlice) return {};
     const ir::Op* linear = editor_.producer(columns.operands[0]);
@@ -116,7 +116,7 @@ class RowSearch {
       if (!editor_.is_constant(linear->operands[i])) return {};
 
     Way way{.how = Way::kColumns, .n_narrowed = 1};
-    const Way part = best(x, range, editor_.has_one_reader(x), depth + 1);
+    const Way part = {.cost = cut_cost(x, range)};  // x stays, for the linear's other columns
     std::vector<ir::TensorType> types = {part_of(editor_.type(x), range),
                                          part_of(editor_.type(linear->operands[1]), {0, cut.start, cut.end})};
     const ir::OpView full = editor_.view(editor_.program().values[whole].producer);

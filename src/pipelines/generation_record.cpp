@@ -105,6 +105,7 @@ Status validate(const GenerationRecord& record, std::string_view source) {
   check.dtype("vae_dtype", record.vae_dtype);
   check.dtype("state_dtype", record.state_dtype);
   check.dtype("noise_dtype", record.noise_dtype);
+  check.name("passes", record.passes);
   check.text("backend", record.backend, kMaxNameBytes);
   check.text("device", record.device, kMaxNameBytes);
   check.text("model name", record.model_name, kMaxNameBytes);
@@ -147,6 +148,7 @@ Result<std::string> generation_json(const GenerationRecord& record) {
         {"vae_dtype", record.vae_dtype},
         {"state_dtype", record.state_dtype},
         {"noise_dtype", record.noise_dtype},
+        {"passes", record.passes},
         {"backend", record.backend},
         {"device", record.device}}},
       {"model", {{"name", record.model_name}, {"digest", record.model_digest}}},
@@ -187,6 +189,7 @@ Result<GenerationRecord> parse_generation_json(std::string_view text, std::strin
   record.vae_dtype = numerics.string("vae_dtype");
   record.state_dtype = numerics.string("state_dtype");
   record.noise_dtype = numerics.string("noise_dtype");
+  record.passes = numerics.string_or("passes", record.passes);
   record.backend = numerics.string("backend");
   record.device = numerics.string("device");
   auto model = top.object("model");

@@ -16,7 +16,7 @@ namespace dif {
 struct GenerationRecord {
   struct Program {
     std::string name;         ///< encode, step, decode
-    std::string fingerprint;  ///< SHA-256, hex
+    std::string fingerprint;  ///< SHA-256, hex, of the program as the frontend built it, before any pass
 
     friend bool operator==(const Program&, const Program&) = default;
   };
@@ -39,6 +39,7 @@ struct GenerationRecord {
   std::string vae_dtype = "f32";
   std::string state_dtype = "f32";  ///< latents between steps
   std::string noise_dtype = "f32";
+  std::string passes = "default";  ///< what the programs went through: a text for opt::parse_pipeline
   std::string backend;  ///< plug-in's name; empty when not known
   std::string device;   ///< what the backend calls it; empty when not known
 

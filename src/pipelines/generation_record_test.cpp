@@ -23,6 +23,7 @@ GenerationRecord full_record() {
   record.rng = "torch-cuda";
   record.dtype = "bf16";
   record.noise_dtype = "f16";
+  record.passes = "dead_code,simplify";
   record.backend = "cpu";
   record.device = "AMD EPYC, 2 threads";
   record.model_name = "emoji-klein: \"mine\", v2";

@@ -209,6 +209,7 @@ Result<std::string> parameters_text(const GenerationRecord& record) {
   add("VAE dtype", record.vae_dtype);
   add("State dtype", record.state_dtype);
   add("Noise dtype", record.noise_dtype);
+  if (record.passes != GenerationRecord().passes) add("Passes", record.passes);
   add("Backend", record.backend);
   add("Device", record.device);
   if (!record.version.empty()) add("Version", std::string(kProduct) + record.version);
@@ -243,6 +244,7 @@ Result<GenerationRecord> parse_parameters_text(std::string_view text, std::strin
   settings.text("VAE dtype", record.vae_dtype);
   settings.text("State dtype", record.state_dtype);
   settings.text("Noise dtype", record.noise_dtype);
+  settings.text("Passes", record.passes);
   settings.text("Backend", record.backend);
   settings.text("Device", record.device);
   settings.text("Model", record.model_name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "base/check.h"
 #include "base/checked_math.h"
@@ -11,6 +12,7 @@
 #include "ir/program_file.h"
 #include "pipelines/flow_schedule.h"
 #include "pipelines/noise.h"
+#include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/scheduler_config.h"
 #include "plan/plan.h"
@@ -137,19 +139,19 @@ class TextToImage::Implementation {
   Status open() {
     begin("build", 0, "");
     DIF_ASSIGN(chain_, build_chain(model_, settings_));
+    for (const Stage* stage : {&chain_.encode, &chain_.step, &chain_.decode})
+      built_.emplace(stage->program.name, stage->program);
+    DIF_ASSIGN(passes_, optimize_chain(chain_, settings_.passes));
     DIF_TRY(check_memory(chain_, settings_));
     end();
     DIF_TRY(tokenize());
     DIF_TRY(encode());
-    begin("prepare", 2, "program");
-    DIF_ASSIGN(step_, prepare(chain_.step));
-    advance(1);
-    DIF_ASSIGN(decode_, prepare(chain_.decode));
-    end();
+    DIF_TRY(prepare_loop_and_decoder());
     return model_.check_files();
   }
 
   Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents) {
+    DIF_TRY(prepare_loop_and_decoder());
     DIF_ASSIGN(std::vector<float> initial, initial_latents(seed, init_latents));
     Picture picture;
     picture.seed = seed;
@@ -215,11 +217,11 @@ class TextToImage::Implementation {
   /// Encodes the distinct prompts; the encoder's memory is given back before the denoiser is prepared.
   Status encode() {
     begin("encode", prompts_.size(), "prompt");
-    DIF_ASSIGN(const auto encoder, prepare(chain_.encode));
+    DIF_ASSIGN(auto encoder, prepare(chain_.encode));
     const TensorType& embeds_type = chain_.encode.program.type(chain_.encode.program.outputs.front().value);
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
       DIF_ASSIGN(DeviceValue embeds, DeviceValue::create(context_, embeds_type));
-      DIF_TRY(encode_one(*encoder, prompts_[i], embeds));
+      DIF_TRY(encode_one(encoder, prompts_[i], embeds));
       embeds_.push_back(std::move(embeds));
       advance(i + 1);
     }
@@ -227,7 +229,7 @@ class TextToImage::Implementation {
     return ok();
   }
 
-  Status encode_one(PreparedProgram& encoder, const text::EncodedPrompt& prompt, DeviceValue& embeds) {
+  Status encode_one(std::unique_ptr<PreparedProgram>& encoder, const text::EncodedPrompt& prompt, DeviceValue& embeds) {
     const auto length = static_cast<std::int64_t>(prompt.ids.size());
     const auto id_bytes = std::as_bytes(std::span(prompt.ids));
     std::vector<std::byte> ids(id_bytes.begin(), id_bytes.end());
@@ -236,11 +238,12 @@ class TextToImage::Implementation {
     const std::vector<Binding> inputs = {bind_bytes({DType::kI32, {1, length}}, ids),
                                          bind_bytes({DType::kBool, {1, length}}, mask)};
     const std::vector<Binding> outputs = {Binding::of(embeds)};
-    DIF_TRY(encoder.run(inputs, outputs));
+    DIF_TRY(encoder->run(inputs, outputs));
     std::vector<std::byte> found(embeds.type().bytes());
     DIF_TRY(embeds.read(found));
     if (settings_.allow_nonfinite || runtime::all_finite(embeds.type().dtype, found)) return ok();
-    return explain(chain_.encode, "encode", encoder, [&] { return encoder.run(inputs, outputs, {true}); });
+    return explain(chain_.encode, "encode", encoder,
+                   [&](PreparedProgram& program) { return program.run(inputs, outputs, {true}); });
   }
 
   Result<std::vector<float>> initial_latents(std::uint64_t seed, const io::HostTensor* given) {
@@ -300,8 +303,9 @@ class TextToImage::Implementation {
       loop.n_steps = 1;
       loop.on_step = nullptr;
       loop.wants_state = false;
-      const Status why = explain(chain_.step, fmt::format("denoise, step {}", *bad_step), *step_,
-                                 [&] { return step_->run_loop(inputs, outputs, loop, {true}); });
+      const Status why =
+          explain(chain_.step, fmt::format("denoise, step {}", *bad_step), step_,
+                  [&](PreparedProgram& program) { return program.run_loop(inputs, outputs, loop, {true}); });
       return tl::unexpected<Error>(why.error());
     }
     if (!status) return tl::unexpected<Error>(status.error());
@@ -318,7 +322,8 @@ class TextToImage::Implementation {
     DIF_TRY(decode_->run(inputs, outputs));
     if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image)))) {
       const Status why =
-          explain(chain_.decode, "decode", *decode_, [&] { return decode_->run(inputs, outputs, {true}); });
+          explain(chain_.decode, "decode", decode_,
+                  [&](PreparedProgram& program) { return program.run(inputs, outputs, {true}); });
       return tl::unexpected<Error>(why.error());
     }
     io::Image pixels = to_pixels(image, settings_.width, settings_.height);
@@ -333,31 +338,58 @@ class TextToImage::Implementation {
   }
 
   Result<std::unique_ptr<PreparedProgram>> prepare(const Stage& stage) {
-    DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
+    DIF_ASSIGN(auto prepared, prepare_program(stage.program, stage.constants));
+    DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
+    const std::string& name = stage.program.name;
+    std::erase_if(programs_, [&](const ProgramReport& known) { return known.name == name; });
+    programs_.push_back({name, ir::fingerprint(built_.at(name)), ir::fingerprint(stage.program),
+                         passes_.at(name), ir::flops(stage.program), std::move(memory)});
+    return prepared;
+  }
+
+  Result<std::unique_ptr<PreparedProgram>> prepare_program(const ir::Program& program,
+                                                           const frontends::ConstantSet& set) {
+    DIF_ASSIGN(const auto refs, set.bind(program));
     std::vector<runtime::ConstantBinding> constants;
     for (const frontends::ConstantRef& ref : refs)
       constants.push_back(
           {ref.data, ref.type.bytes(), ref.file == nullptr ? -1 : ref.file->fd(), ref.file_offset});
-    DIF_ASSIGN(auto prepared, PreparedProgram::prepare(context_, stage.program, constants));
-    DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
-    programs_.push_back(
-        {stage.program.name, ir::fingerprint(stage.program), ir::flops(stage.program), std::move(memory)});
-    return prepared;
+    return PreparedProgram::prepare(context_, program, constants);
   }
 
-  /// Runs again with a look at every operation, so that the message names the first bad one.
+  /// What a draw needs and does not have: nothing, but at the start and after explain().
+  Status prepare_loop_and_decoder() {
+    if (step_ != nullptr && decode_ != nullptr) return ok();
+    begin("prepare", 2, "program");
+    if (step_ == nullptr) {
+      DIF_ASSIGN(step_, prepare(chain_.step));
+    }
+    advance(1);
+    if (decode_ == nullptr) {
+      DIF_ASSIGN(decode_, prepare(chain_.decode));
+    }
+    end();
+    return ok();
+  }
+
+  /// Runs the program as the frontend built it with a look at every operation, so that the message names the
+  /// first bad one, with its module. It takes the place of `prepared`, which is gone afterwards.
   template <class Run>
-  Status explain(const Stage& stage, std::string_view where, const PreparedProgram& prepared,
+  Status explain(const Stage& stage, std::string_view where, std::unique_ptr<PreparedProgram>& prepared,
                  Run&& run_checked) {
     DIF_TRY(model_.check_files());  // a checkpoint that shrank reads as zeros
-    const Status status = run_checked();
+    prepared.reset();
+    const ir::Program& built = built_.at(stage.program.name);
+    DIF_ASSIGN(const auto checked, prepare_program(built, stage.constants));
+    const Status status = run_checked(*checked);
     if (status)
-      return fail(ErrorCode::kNonFinite, "{}: the result holds NaN or infinity, but a second run does not",
+      return fail(ErrorCode::kNonFinite,
+                  "{}: the result holds NaN or infinity, but not when the program is run once more without "
+                  "its passes",
                   where);
     Error error = status.error();
     error.message = fmt::format("{}: {}", where, error.message);
-    if (const auto op = prepared.failed_operation())
-      error.message += ", module " + module_of(stage.program, *op);
+    if (const auto op = checked->failed_operation()) error.message += ", module " + module_of(built, *op);
     if (error.code == ErrorCode::kNonFinite) error.message += "; --allow-nonfinite writes the picture anyway";
     return tl::unexpected<Error>(std::move(error));
   }
@@ -366,7 +398,9 @@ class TextToImage::Implementation {
   std::shared_ptr<runtime::Context> context_;
   GenerationSettings settings_;
   GenerationObserver observer_;
-  Chain chain_;
+  Chain chain_;                                ///< after the passes
+  std::map<std::string, ir::Program> built_;  ///< by name, before the passes
+  ChainPasses passes_;
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
   std::int64_t n_prompt_tokens_ = 0;
   std::vector<DeviceValue> embeds_;

@@ -13,6 +13,7 @@
 #include "frontends/model.h"
 #include "io/host_tensor.h"
 #include "io/image.h"
+#include "opt/pipeline.h"
 #include "runtime/session.h"
 
 namespace dif {
@@ -30,6 +31,7 @@ struct GenerationSettings {
   DType vae_dtype = DType::kF32;    ///< arithmetic of the decoder
   DType state_dtype = DType::kF32;  ///< what latents are rounded to between steps
   DType noise_dtype = DType::kF32;
+  opt::Pipeline passes = opt::default_pipeline();  ///< what the programs go through before they are prepared
   bool allow_nonfinite = false;
   bool strict_prompt = false;  ///< a prompt that does not fit text_tokens is an error, not a warning
   /// Host memory that may be taken; 0 = not known. A chain that needs more is refused before it is prepared.
@@ -52,8 +54,10 @@ struct StageTime {
 /// One program of the chain as it was prepared.
 struct ProgramReport {
   std::string name;
-  std::string fingerprint;
-  double flops = 0;
+  std::string fingerprint;           ///< as the frontend built it
+  std::string prepared_fingerprint;  ///< after the passes
+  std::vector<opt::PassReport> passes;
+  double flops = 0;  ///< after the passes
   runtime::PreparedReport memory;
 };
 
@@ -63,7 +67,9 @@ struct Picture {
   std::uint64_t seed = 0;
 };
 
-/// Prompt to picture on one context: tokenise, encode once, then denoise and decode per seed.
+/// Prompt to picture on one context: tokenise, encode once, then denoise and decode per seed. The programs go
+/// through the passes first; where a value is not finite, the program as the frontend built it is run to find the
+/// first one.
 class TextToImage {
  public:
   /// Validates the settings, builds and prepares the programs, encodes the prompts. `model` outlives the
@@ -90,7 +96,8 @@ class TextToImage {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// The chain of a request without running it: what `create` prepares, schedule tables included.
+/// The chain of a request as the frontend builds it, schedule tables included; `create` runs the passes over
+/// it.
 Result<frontends::Chain> build_chain(const frontends::Model& model, const GenerationSettings& settings);
 
 /// Whether a guidance scale asks for two evaluations: above 1 by more than rounding, on a model trained for

@@ -1,0 +1,16 @@
+#include "pipelines/optimize_chain.h"
+
+#include "base/error.h"
+
+namespace dif {
+
+Result<ChainPasses> optimize_chain(frontends::Chain& chain, const opt::Pipeline& pipeline) {
+  ChainPasses passes;
+  for (frontends::Stage* stage : {&chain.encode, &chain.step, &chain.decode}) {
+    DIF_ASSIGN(auto reports, opt::run(stage->program, pipeline));
+    passes.emplace(stage->program.name, std::move(reports));
+  }
+  return passes;
+}
+
+}  // namespace dif
