@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/options.h"
 #include "cli/telemetry.h"
 #include "io/json.h"
 #include "ir/printer.h"
@@ -14,7 +15,10 @@
 #include "ir/verifier.h"
 #include "opt/pipeline.h"
 #include "passes_report.h"
+#include "pipelines/plan_export.h"
 #include "pipelines/program_bindings.h"
+#include "plan/plan_file.h"
+#include "residency_options.h"
 #include "tools.h"
 
 namespace dif::tools {
@@ -73,7 +77,8 @@ Status optimize(const OptimizeOptions& o) {
   DIF_ASSIGN(const opt::Pipeline pipeline, opt::parse_pipeline(o.passes));
   for (const std::string& name : o.print_after) DIF_TRY(opt::parse_pipeline(name));
   if (o.json && (o.print_if_changed || !o.print_after.empty()))
-    return invalid_input("--json, --print-after and --print-if-changed write to standard output: leave one out");
+    return invalid_input(
+        "--json, --print-after and --print-if-changed write to standard output: leave one out");
   DIF_ASSIGN(ir::Program program, ir::read_program(o.in));
   const std::string before = ir::fingerprint(program);
   const double flops_before = ir::flops(program);
@@ -120,14 +125,27 @@ CLI::App* add_optimize(CLI::App& app, OptimizeOptions& o) {
   command->add_option("--print-after", o.print_after, "print the program after the pass of that name")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_flag("--print-if-changed", o.print_if_changed, "print the program after each pass that changed it");
+  command->add_flag("--print-if-changed", o.print_if_changed,
+                    "print the program after each pass that changed it");
   command->add_flag("--why", o.why, "what each pass did to which operation, and why");
   command->add_flag("--json", o.json, "telemetry document on standard output");
   return command;
 }
 
+Status plan(const std::string& in, const std::string& out, const cli::BackendOptions& backend,
+            const ResidencyOptions& budget) {
+  DIF_ASSIGN(const ir::Program program, ir::read_program(in));
+  std::string choice;
+  DIF_ASSIGN(const auto context, backend.create({}, &choice));
+  DIF_ASSIGN(plan::PlanRecord record, plan_program(context, program));
+  if (budget.given()) plan::record_residency(record, program, budget.request());
+  DIF_TRY(plan::write_plan(out, record));
+  return cli::print_result(fmt::format("{}: plan of {} on backend {}, identity {}\n", out, program.name,
+                                       choice, plan::plan_identity(record)));
+}
+
 int run(int argc, char** argv) {
-  CLI::App app{"Verify, identify and rewrite programs.", "difc"};
+  CLI::App app{"Verify, identify, rewrite and plan programs.", "difc"};
   app.require_subcommand(1);
   std::string in, out;
   std::vector<std::string> ids;
@@ -147,7 +165,14 @@ int run(int argc, char** argv) {
   bool list_json = false;
   CLI::App* const passes_command = app.add_subcommand("passes", "list the passes and the default pipeline");
   passes_command->add_flag("--json", list_json, "telemetry document on standard output");
+  CLI::App* const plan_command =
+      app.add_subcommand("plan", "ask a backend what it would do with a program; no weight is needed");
+  plan_command->add_option("IN", in, "program, IN.difir")->required();
+  plan_command->add_option("OUT", out, "plan to write, OUT.difplan")->required();
+  const cli::BackendOptions backend(*plan_command);
+  const ResidencyOptions budget(*plan_command, {"--resident-plan-mib", "--resident-order"});
   cli::examples(app,
+                "  difc plan step.difir step.difplan --backend cpu\n"
                 "  difc verify step.difir\n"
                 "  difc fingerprint step.difir\n"
                 "  difc passes\n"
@@ -159,12 +184,13 @@ int run(int argc, char** argv) {
     if (fingerprint_command->parsed()) return fingerprint(in);
     if (optimize_command->parsed()) return optimize(optimize_options);
     if (passes_command->parsed()) return list_passes(list_json);
+    if (plan_command->parsed()) return plan(in, out, backend, budget);
     return expose(in, out, ids);
   });
 }
 
 }  // namespace
 
-const cli::Tool k_difc = {"difc", "Programs", "verify, fingerprint and rewrite programs", run};
+const cli::Tool k_difc = {"difc", "Programs", "verify, fingerprint, rewrite and plan programs", run};
 
 }  // namespace dif::tools

@@ -24,13 +24,15 @@
 #include "io/png.h"
 #include "io/printable.h"
 #include "io/tensor_file.h"
-#include "pipelines/generation_record.h"
 #include "opt/pipeline.h"
+#include "passes_report.h"
+#include "pipelines/dry_run.h"
+#include "pipelines/generation_record.h"
 #include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
+#include "pipelines/plan_export.h"
 #include "pipelines/program_export.h"
 #include "pipelines/text_to_image.h"
-#include "passes_report.h"
 #include "tools.h"
 
 namespace dif::tools {
@@ -48,7 +50,8 @@ struct Options {
   std::int64_t steps = 0, batch = 1, text_tokens = 0;
   double guidance = 0;
   std::string size;
-  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false, why = false;
+  std::string plan_out;
+  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false, why = false, dry_run = false;
 };
 
 Result<std::uint64_t> parse_seed(const std::string& text) {
@@ -130,6 +133,7 @@ class Generate {
     DIF_ASSIGN(model_, frontends::open_model(folder));
     DIF_TRY(choose_settings());
     if (!options_.emit_programs.empty()) return emit_programs();
+    if (options_.dry_run) return dry_run();
     DIF_TRY(check_output(picture_path(options_.output, 0, options_.batch)));
     if (!options_.save_latents.empty())
       DIF_TRY(check_output(picture_path(options_.save_latents, 0, options_.batch)));
@@ -138,13 +142,17 @@ class Generate {
     DIF_ASSIGN(auto context, backend_.create({}, &backend_choice_));
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
+    settings_.record_plans = !options_.plan_out.empty();
     DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
     if (options_.why) fmt::print(stderr, "{}", why_text());
+    if (settings_.record_plans) DIF_TRY(write_plans());
     if (!options_.no_metadata || report_.wanted()) {
       DIF_ASSIGN(model_digest_, model_->digest());
     }
     for (std::int64_t i = 0; i < options_.batch; ++i) DIF_TRY(draw(i));
-    return report_.wanted() ? report_.write(report_document()) : ok();
+    if (!report_.wanted()) return ok();
+    DIF_ASSIGN(const SharedMemory memory, pipeline_->memory());
+    return report_.write(report_document(memory));
   }
 
  private:
@@ -263,6 +271,30 @@ class Generate {
     return export_chain(chain, options_.emit_programs);
   }
 
+  Status dry_run() {
+    DIF_ASSIGN(const auto context, backend_.create({}, &backend_choice_));
+    settings_.available_bytes = available_memory(context->library().name());
+    DIF_ASSIGN(const DryRun found, dif::dry_run(*model_, context, settings_, options_.batch));
+    if (report_.wanted()) {
+      nlohmann::ordered_json document = cli::telemetry_document("plan-report");
+      document["model"] = {{"name", model_->name()}, {"family", model_->family()}};
+      document["backend"] = {{"name", context->library().name()}, {"choice", backend_choice_}};
+      document["dry_run"] = dry_run_json(found);
+      DIF_TRY(report_.write(io::json_text(document)));
+    }
+    return report_.json ? ok() : cli::print_result(dry_run_text(found));
+  }
+
+  Status write_plans() {
+    std::vector<plan::PlanRecord> plans;
+    for (const ProgramReport& program : pipeline_->programs()) {
+      plans.push_back(*program.plan);
+      plans.back().decisions.push_back({plan::DecisionKind::kPrecision, plan::SubjectKind::kPlan, 0,
+                                        std::string(dtype_name(settings_.dtype)), dtype_choice_});
+    }
+    return export_plans(plans, options_.plan_out);
+  }
+
   GenerationObserver observer() {
     return {[this](std::string_view stage, std::uint64_t total, std::string_view unit) {
               progress_.begin(stage, total, unit);
@@ -328,7 +360,7 @@ class Generate {
     return text;
   }
 
-  std::string report_document() const {
+  std::string report_document(const SharedMemory& shared) const {
     nlohmann::ordered_json document = cli::telemetry_document("generation");
     document["request"] = {{"prompt", settings_.prompt},
                            {"negative_prompt", settings_.negative_prompt},
@@ -362,6 +394,11 @@ class Generate {
                                       {"prepacked_bytes", memory.prepacked_bytes},
                                       {"details", details_of(memory)}});
     }
+    document["memory"] = {
+        {"arena_bytes", {{"predicted", shared.predicted_arena_bytes}, {"measured", shared.arena_bytes}}},
+        {"workspace_bytes",
+         {{"predicted", shared.predicted_workspace_bytes}, {"measured", shared.workspace_bytes}}},
+        {"device_peak_bytes", shared.device_peak_bytes}};
     for (const StageTime& time : pipeline_->times())
       document["stages"].push_back({{"stage", time.stage}, {"seconds", time.seconds}});
     document["pictures"] = pictures_;
@@ -422,13 +459,16 @@ int run(int argc, char** argv) {
   app.add_option("--save-latents", o.save_latents, "write the final latents to FILE.diftensor");
   app.add_option("--init-latents", o.init_latents,
                  "start from FILE.diftensor or FILE.safetensors::NAME, not from noise");
-  app.add_option("--emit-programs", o.emit_programs,
-                 "write the chain's programs and bundles into DIR and stop; as the frontend builds them, or with "
-                 "--passes as those leave them");
+  app.add_option(
+      "--emit-programs", o.emit_programs,
+      "write the chain's programs and bundles into DIR and stop; as the frontend builds them, or with "
+      "--passes as those leave them");
   app.add_option("--passes", o.passes,
                  "what the programs go through before they run: default, none, or names separated by commas "
                  "(difc passes lists them)")
       ->capture_default_str();
+  app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR");
+  app.add_flag("--dry-run", o.dry_run, "print programs, memory and work, and stop: nothing runs");
   app.add_flag("--strict-prompt", o.strict_prompt,
                "a prompt longer than --text-tokens is an error, not a warning");
   app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");

@@ -1,5 +1,6 @@
 /// A complete backend for a handful of element-wise operations on f32. It knows include/dif/backend_abi.h and
 /// the code that flatc makes of schemas/difir.fbs, nothing else of the project. README.md builds and runs it.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdarg>
@@ -206,6 +207,8 @@ dif_code context_create(const dif_context_options* options, dif_context** contex
 
 dif_code prepare(dif_context* context, const dif_prepare_options* options, dif_prepared** prepared,
                  dif_error* error) {
+  if (options->struct_size >= sizeof(*options) && options->flags != 0)
+    return fail(error, DIF_ERROR_UNAVAILABLE, "this backend decides nothing without preparing");
   return guarded(error, [&] {
     dif_prepared result = {context, {}, {}, {}, {}, {}, 0};
     if (dif_code code = read_program(*options, result, error)) return code;
@@ -216,7 +219,7 @@ dif_code prepare(dif_context* context, const dif_prepare_options* options, dif_p
 
 dif_code report(const dif_prepared* prepared, dif_report* report, dif_error*) {
   const std::uint32_t size = report->struct_size;
-  *report = {};
+  std::memset(report, 0, std::min<std::size_t>(size, sizeof(*report)));
   report->struct_size = size;
   report->n_operations = (std::uint32_t)prepared->steps.size();
   report->arena_bytes = prepared->bytes;

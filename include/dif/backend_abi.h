@@ -23,7 +23,7 @@ extern "C" {
 /* A plug-in with another major version is refused. A host accepts any minor version and never calls a
  * function that lies past the plug-in's struct_size. */
 #define DIF_ABI_MAJOR 1
-#define DIF_ABI_MINOR 0
+#define DIF_ABI_MINOR 1
 
 #define DIF_MAX_RANK 8
 
@@ -100,6 +100,12 @@ typedef struct dif_constant {
   uint64_t bytes;
 } dif_constant;
 
+enum {
+  /* Decide and report, but read no byte of a constant and keep nothing: a run is refused. Since 1.1; a
+   * plug-in of version 1.0 is never asked for it. */
+  DIF_PREPARE_PLAN_ONLY = 1u
+};
+
 typedef struct dif_prepare_options {
   uint32_t struct_size;
   uint32_t n_constants;
@@ -109,6 +115,8 @@ typedef struct dif_prepare_options {
       constants; /* in the order of the program's constant list; names and types must match it */
   void* user;
   void (*release)(void* user, uint32_t constant); /* may be NULL: the backend no longer reads constants[i] */
+  uint32_t flags;                                 /* since 1.1 */
+  uint32_t reserved;                              /* 0 */
 } dif_prepare_options;
 
 /* What a prepared program holds, in bytes. `details` is a JSON document (kernels per operation and why
@@ -123,6 +131,10 @@ typedef struct dif_report {
   uint64_t prepacked_bytes; /* constants that kernels hold in a layout of their own */
   uint64_t pinned_host_bytes;
   const char* details;
+  /* Since 1.1, of the whole context; 0 where it is not counted. */
+  uint64_t context_arena_bytes;     /* the arena that its programs take turns with */
+  uint64_t context_workspace_bytes; /* the scratch memory that they take turns with */
+  uint64_t context_peak_bytes;      /* the most device memory that it has held at one time */
 } dif_report;
 
 /* An input or output of a run: either host memory or a device value, exactly one of the two. */

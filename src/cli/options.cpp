@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/interrupt.h"
+#include "cli/machine.h"
 #include "cli/tool.h"
 #include "io/atomic_file.h"
 #include "io/printable.h"
@@ -64,6 +65,16 @@ BackendOptions::BackendOptions(CLI::App& app) {
   expect_whole(
       app.add_option("--memory-cap-mib", memory_cap_mib, "device memory that may be held; 0 = no cap"), 0,
       kMaxMemoryMib);
+  app.add_option(
+      "--cache-dir", cache_dir,
+      "where derived data is kept between runs (default: DIF_CACHE_DIR, else diffusion-compiler in "
+      "the user's cache folder)");
+  app.add_flag("--no-cache", no_cache, "keep nothing between runs, and use nothing that was kept");
+}
+
+std::string BackendOptions::cache_folder() const {
+  if (no_cache) return "";
+  return cache_dir.empty() ? cli::cache_folder().string() : cache_dir;
 }
 
 Result<std::shared_ptr<const runtime::BackendLibrary>> BackendOptions::load(std::string* choice) const {
@@ -94,6 +105,7 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
   options.device = device;
   options.threads = static_cast<unsigned>(threads);
   options.memory_cap_bytes = memory_cap_mib << 20;
+  options.cache_folder = cache_folder();
   if (!options.cancelled) options.cancelled = stop_requested;
   if (!options.log)
     options.log = [](int level, const char* sentence) {

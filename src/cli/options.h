@@ -22,7 +22,7 @@ void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_
 /// Refuses anything but a decimal number in the range; NaN and infinity are in none.
 void expect_number(CLI::Option* option, double low, double high);
 
-/// --backend, --backend-plugin, --device, --threads, --memory-cap-mib
+/// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --cache-dir, --no-cache
 struct BackendOptions {
   explicit BackendOptions(CLI::App& app);
 
@@ -31,6 +31,11 @@ struct BackendOptions {
   int device = 0;
   std::int64_t threads = 0;
   std::uint64_t memory_cap_mib = 0;
+  std::string cache_dir;
+  bool no_cache = false;
+
+  /// Where derived data is kept between runs; empty with --no-cache, or where no variable says where.
+  std::string cache_folder() const;
 
   /// Loads the plug-in; auto takes the first of cpu, reference that loads, and says which and why in
   /// `choice`.

@@ -14,6 +14,7 @@
 #include "pipelines/noise.h"
 #include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
+#include "pipelines/plan_export.h"
 #include "pipelines/scheduler_config.h"
 #include "plan/plan.h"
 #include "runtime/finite.h"
@@ -166,6 +167,19 @@ class TextToImage::Implementation {
   const std::vector<StageTime>& times() const { return times_; }
   const std::vector<ProgramReport>& programs() const { return programs_; }
   std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
+  Result<SharedMemory> memory() const {
+    DIF_ASSIGN(const runtime::PreparedReport now, decode_->report());
+    SharedMemory memory;
+    for (const ProgramReport& program : programs_) {
+      memory.predicted_arena_bytes = std::max(memory.predicted_arena_bytes, program.memory.arena_bytes);
+      memory.predicted_workspace_bytes =
+          std::max(memory.predicted_workspace_bytes, program.memory.workspace_bytes);
+    }
+    memory.arena_bytes = now.context_arena_bytes;
+    memory.workspace_bytes = now.context_workspace_bytes;
+    memory.device_peak_bytes = now.context_peak_bytes;
+    return memory;
+  }
 
  private:
   // --- observation
@@ -229,7 +243,8 @@ class TextToImage::Implementation {
     return ok();
   }
 
-  Status encode_one(std::unique_ptr<PreparedProgram>& encoder, const text::EncodedPrompt& prompt, DeviceValue& embeds) {
+  Status encode_one(std::unique_ptr<PreparedProgram>& encoder, const text::EncodedPrompt& prompt,
+                    DeviceValue& embeds) {
     const auto length = static_cast<std::int64_t>(prompt.ids.size());
     const auto id_bytes = std::as_bytes(std::span(prompt.ids));
     std::vector<std::byte> ids(id_bytes.begin(), id_bytes.end());
@@ -321,9 +336,9 @@ class TextToImage::Implementation {
     const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image)))};
     DIF_TRY(decode_->run(inputs, outputs));
     if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image)))) {
-      const Status why =
-          explain(chain_.decode, "decode", decode_,
-                  [&](PreparedProgram& program) { return program.run(inputs, outputs, {true}); });
+      const Status why = explain(chain_.decode, "decode", decode_, [&](PreparedProgram& program) {
+        return program.run(inputs, outputs, {true});
+      });
       return tl::unexpected<Error>(why.error());
     }
     io::Image pixels = to_pixels(image, settings_.width, settings_.height);
@@ -342,8 +357,12 @@ class TextToImage::Implementation {
     DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
     const std::string& name = stage.program.name;
     std::erase_if(programs_, [&](const ProgramReport& known) { return known.name == name; });
+    std::optional<plan::PlanRecord> plan;
+    if (settings_.record_plans) {
+      DIF_ASSIGN(plan, record_plan(stage.program, memory, context_->library().name()));
+    }
     programs_.push_back({name, ir::fingerprint(built_.at(name)), ir::fingerprint(stage.program),
-                         passes_.at(name), ir::flops(stage.program), std::move(memory)});
+                         passes_.at(name), ir::flops(stage.program), std::move(memory), std::move(plan)});
     return prepared;
   }
 
@@ -398,7 +417,7 @@ class TextToImage::Implementation {
   std::shared_ptr<runtime::Context> context_;
   GenerationSettings settings_;
   GenerationObserver observer_;
-  Chain chain_;                                ///< after the passes
+  Chain chain_;                               ///< after the passes
   std::map<std::string, ir::Program> built_;  ///< by name, before the passes
   ChainPasses passes_;
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
@@ -436,6 +455,9 @@ const std::vector<StageTime>& TextToImage::times() const {
 }
 const std::vector<ProgramReport>& TextToImage::programs() const {
   return implementation_->programs();
+}
+Result<SharedMemory> TextToImage::memory() const {
+  return implementation_->memory();
 }
 std::int64_t TextToImage::prompt_tokens() const {
   return implementation_->prompt_tokens();

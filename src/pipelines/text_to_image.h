@@ -14,6 +14,7 @@
 #include "io/host_tensor.h"
 #include "io/image.h"
 #include "opt/pipeline.h"
+#include "plan/plan_record.h"
 #include "runtime/session.h"
 
 namespace dif {
@@ -33,6 +34,7 @@ struct GenerationSettings {
   DType noise_dtype = DType::kF32;
   opt::Pipeline passes = opt::default_pipeline();  ///< what the programs go through before they are prepared
   bool allow_nonfinite = false;
+  bool record_plans = false;   ///< ProgramReport::plan is filled in
   bool strict_prompt = false;  ///< a prompt that does not fit text_tokens is an error, not a warning
   /// Host memory that may be taken; 0 = not known. A chain that needs more is refused before it is prepared.
   std::uint64_t available_bytes = 0;
@@ -59,6 +61,16 @@ struct ProgramReport {
   std::vector<opt::PassReport> passes;
   double flops = 0;  ///< after the passes
   runtime::PreparedReport memory;
+  std::optional<plan::PlanRecord> plan;  ///< with GenerationSettings::record_plans
+};
+
+/// What the programs of a chain share: what their plans need at the most, and what the context holds.
+struct SharedMemory {
+  std::uint64_t predicted_arena_bytes = 0;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t predicted_workspace_bytes = 0;
+  std::uint64_t workspace_bytes = 0;
+  std::uint64_t device_peak_bytes = 0;  ///< everything that the context had at one time; 0: not counted
 };
 
 struct Picture {
@@ -68,8 +80,8 @@ struct Picture {
 };
 
 /// Prompt to picture on one context: tokenise, encode once, then denoise and decode per seed. The programs go
-/// through the passes first; where a value is not finite, the program as the frontend built it is run to find the
-/// first one.
+/// through the passes first; where a value is not finite, the program as the frontend built it is run to find
+/// the first one.
 class TextToImage {
  public:
   /// Validates the settings, builds and prepares the programs, encodes the prompts. `model` outlives the
@@ -88,6 +100,7 @@ class TextToImage {
   bool guided() const;
   const std::vector<StageTime>& times() const;
   const std::vector<ProgramReport>& programs() const;
+  Result<SharedMemory> memory() const;
   std::int64_t prompt_tokens() const;
 
  private:

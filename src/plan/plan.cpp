@@ -84,6 +84,7 @@ class Scheduler {
       }
   }
 
+  /// Fewer than there are when groups need each other's results.
   std::vector<Step> run() {
     using Entry = std::pair<ir::OpId, std::uint32_t>;  // the last operation of a unit, and the unit
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
@@ -97,9 +98,10 @@ class Scheduler {
       for (const std::uint32_t reader : units_[unit].readers)
         if (--units_[reader].unmet == 0) ready.emplace(units_[reader].last, reader);
     }
-    DIF_CHECK(steps.size() == units_.size());  // else groups need each other's results
     return steps;
   }
+
+  std::size_t n_units() const { return units_.size(); }
 
  private:
   struct Unit {
@@ -141,7 +143,9 @@ Plan make_plan(const ir::Program& program, std::vector<Group> groups) {
 
   Plan plan;
   plan.groups = std::move(groups);
-  plan.steps = Scheduler(program, roots, plan.groups).run();
+  Scheduler scheduler(program, roots, plan.groups);
+  plan.steps = scheduler.run();
+  DIF_CHECK(plan.steps.size() == scheduler.n_units());
   plan.values.resize(program.values.size());
   plan.folded.resize(program.ops.size());
   for (ir::OpId id = 0; id < program.ops.size(); ++id)
@@ -161,6 +165,28 @@ Plan make_plan(const ir::Program& program, std::vector<Group> groups) {
   place(std::move(blocks), plan);
   for (Placement& placement : plan.values) placement.offset = plan.values[placement.root].offset;
   return plan;
+}
+
+Status check_groups(const ir::Program& program, const std::vector<Group>& groups) {
+  const auto constant = constant_values(program);
+  std::vector<bool> taken(program.ops.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].ops.empty()) return invalid_input("group {} without operations", i);
+    for (const ir::OpId id : groups[i].ops) {
+      if (id >= program.ops.size() || taken[id])
+        return invalid_input("group {} with operation {}, which another one has or nobody", i, id);
+      taken[id] = true;
+      const ir::Op& op = program.ops[id];
+      if (op.def->is_view || op.results.size() != 1 || constant[op.results.front()])
+        return invalid_input("group {} with operation {} ({}), which does not run", i, id, op.def->name);
+    }
+    for (const auto* list : {&groups[i].inputs, &groups[i].outputs})
+      for (const ir::ValueId value : *list)
+        if (value >= program.values.size()) return invalid_input("group {} with value {}", i, value);
+  }
+  Scheduler scheduler(program, view_roots(program), groups);
+  const std::size_t n_steps = scheduler.run().size();
+  return n_steps == scheduler.n_units() ? ok() : invalid_input("groups that need each other's results");
 }
 
 }  // namespace dif::plan

@@ -43,6 +43,9 @@ struct Plan {
   std::uint64_t unshared_bytes = 0;  ///< what the arena would be if no two values shared bytes
 };
 
+/// Changes with every change of what make_plan or form_groups give for one program.
+inline constexpr char kPlannerName[] = "dif 1";
+
 /// Every arena offset is a multiple of this.
 inline constexpr std::uint64_t kArenaAlignment = 64;
 
@@ -50,6 +53,12 @@ inline constexpr std::uint64_t kArenaAlignment = 64;
 /// look at, and values that never live at the same time share arena bytes. Outputs live until the end. Sizes
 /// that 64 bits do not hold are 2^64 - 1 bytes, which no device has.
 /// `groups` are those of form_groups, or some of them: what lives inside a group alone takes no memory.
+/// Pre: check_groups passes.
 Plan make_plan(const ir::Program& program, std::vector<Group> groups = {});
+
+/// Whether groups that came from outside can be planned: their operations exist, run, have one result and are
+/// in one group each, what they read and write exists, and no two groups need each other's results. Errors:
+/// InvalidInput.
+Status check_groups(const ir::Program& program, const std::vector<Group>& groups);
 
 }  // namespace dif::plan

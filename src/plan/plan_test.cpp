@@ -108,6 +108,26 @@ bool meet(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
+TEST(Plan, RefusesGroupsFromOutsideThatCannotBe) {
+  ir::Builder b("groups");
+  const ir::Value x = b.input("x", kRow), w = b.constant("w", kRow);
+  const ir::Value folded = ops::silu(b, w);              // 0
+  const ir::Value y = ops::add(b, x, folded);            // 1
+  const ir::Value view = ops::reshape(b, y, Shape{64});  // 2
+  const ir::Value z = ops::silu(b, view);                // 3
+  b.output("z", ops::add(b, ops::silu(b, z), view));     // 4, 5
+  const ir::Program program = finish(b);
+  const auto check = [&](std::vector<Group> groups) { return check_groups(program, groups).has_value(); };
+  EXPECT_TRUE(check({{{1, 3}, 1, {x.id()}, {y.id(), z.id()}}, {{4, 5}, 1, {}, {}}}));
+  EXPECT_FALSE(check({{{}, 1, {}, {}}}));
+  EXPECT_FALSE(check({{{1, 9}, 1, {}, {}}}));
+  EXPECT_FALSE(check({{{1, 3}, 1, {}, {}}, {{3, 4}, 1, {}, {}}}));
+  EXPECT_FALSE(check({{{1, 2}, 1, {}, {}}})) << "a view";
+  EXPECT_FALSE(check({{{0, 1}, 1, {}, {}}})) << "a folded operation";
+  EXPECT_FALSE(check({{{1, 3}, 1, {77}, {}}}));
+  EXPECT_FALSE(check({{{1, 4}, 1, {}, {}}, {{3, 5}, 1, {}, {}}})) << "3 needs 1, 4 needs 3";
+}
+
 /// Two values may share a byte only when their lifetimes do not meet: checked on random programs by brute
 /// force.
 TEST(Plan, NeverOverlapsLivingValuesInRandomPrograms) {

@@ -1,6 +1,7 @@
 #include "runtime/abi_adapter.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -99,7 +100,8 @@ Status check_array(const T* first, std::uint32_t count, const char* what) {
 }
 
 Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
-                                                 const dif_prepare_options& options) {
+                                                 const dif_prepare_options& options, std::uint32_t flags) {
+  const bool plan_only = (flags & DIF_PREPARE_PLAN_ONLY) != 0;
   if (options.n_constants != program.constants.size())
     return invalid_input("{} constants are bound, the program has {}", options.n_constants,
                          program.constants.size());
@@ -114,7 +116,7 @@ Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
                            constant.name == nullptr ? "nothing" : constant.name, value.name);
     if (type != value.type)
       return invalid_input("constant {} is {}, the program wants {}", value.name, type, value.type);
-    if (constant.bytes != type.bytes() || (constant.data == nullptr && constant.bytes != 0))
+    if (constant.bytes != type.bytes() || (constant.data == nullptr && constant.bytes != 0 && !plan_only))
       return invalid_input("constant {} has {} bytes, {} needs {}", value.name, constant.bytes, type,
                            type.bytes());
     constants.push_back({constant.data, constant.bytes});
@@ -122,17 +124,27 @@ Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
   return constants;
 }
 
+/// The flags of a host that knows them; those of version 1.0 have none.
+Result<std::uint32_t> read_flags(const dif_prepare_options& options) {
+  if (options.struct_size < offsetof(dif_prepare_options, flags) + sizeof(options.flags)) return 0;
+  if ((options.flags & ~DIF_PREPARE_PLAN_ONLY) != 0)
+    return invalid_input("prepare flags {:#x} are unknown", options.flags);
+  return options.flags;
+}
+
 Status prepare_program(dif_context& context, const dif_prepare_options* options, dif_prepared** prepared) {
-  DIF_TRY(check_size(options->struct_size, sizeof(dif_prepare_options), "dif_prepare_options"));
+  DIF_TRY(check_size(options->struct_size, offsetof(dif_prepare_options, flags), "dif_prepare_options"));
+  DIF_ASSIGN(const std::uint32_t flags, read_flags(*options));
   const std::span bytes(static_cast<const std::byte*>(options->program), options->program_bytes);
   DIF_ASSIGN(ir::Program program, ir::decode(bytes));
-  DIF_ASSIGN(std::vector<HostConstant> constants, read_constants(program, *options));
+  DIF_ASSIGN(std::vector<HostConstant> constants, read_constants(program, *options, flags));
   const BackendDefinition& definition = *context.definition;
   ExecutorOptions executor_options = {definition.kernels(), definition.executes, {}};
   if (definition.group_kernels != nullptr) {
     executor_options.group_kernels = definition.group_kernels();
     executor_options.fusion = definition.fusion;
   }
+  executor_options.plan_only = (flags & DIF_PREPARE_PLAN_ONLY) != 0;
   if (options->release != nullptr)
     executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
   auto result = std::make_unique<dif_prepared>();
@@ -378,16 +390,22 @@ dif_backend_api common_api(const BackendDefinition& definition) {
   api.prepared_destroy = [](dif_prepared* prepared) { delete prepared; };
   api.report = [](const dif_prepared* prepared, dif_report* report, dif_error* error) {
     return guarded(error, [&]() -> Status {
-      DIF_TRY(check_size(report->struct_size, sizeof(dif_report), "dif_report"));
+      const std::uint32_t size = report->struct_size;
+      DIF_TRY(check_size(size, offsetof(dif_report, context_arena_bytes), "dif_report"));
       const ExecutorReport& found = prepared->executor->report();
-      *report = {};
-      report->struct_size = sizeof(dif_report);
-      report->n_operations = static_cast<std::uint32_t>(prepared->executor->program().ops.size());
-      report->arena_bytes = found.arena_bytes;
-      report->workspace_bytes = found.workspace_bytes;
-      report->resident_bytes = found.resident_bytes;
-      report->prepacked_bytes = found.prepacked_bytes;
-      report->details = found.details.c_str();
+      const dif_context& context = *prepared->context;
+      dif_report result = {};
+      result.struct_size = size;
+      result.n_operations = static_cast<std::uint32_t>(prepared->executor->program().ops.size());
+      result.arena_bytes = found.arena_bytes;
+      result.workspace_bytes = found.workspace_bytes;
+      result.resident_bytes = found.resident_bytes;
+      result.prepacked_bytes = found.prepacked_bytes;
+      result.details = found.details.c_str();
+      result.context_arena_bytes = context.arena->arena_bytes();
+      result.context_workspace_bytes = context.arena->workspace_bytes();
+      result.context_peak_bytes = context.device->peak_bytes();
+      std::memcpy(report, &result, std::min<std::size_t>(size, sizeof(result)));
       return ok();
     });
   };

@@ -283,6 +283,44 @@ TEST_F(CAbi, PassesOptionsAndLogToTheDevice) {
   expect(api().context_create(&options, &other, &error), DIF_ERROR_UNAVAILABLE, "there is no device 3");
 }
 
+TEST_F(CAbi, ServesAHostOfVersionOneZero) {
+  const dif_constant bound = constant();
+  dif_prepare_options options = {};
+  options.struct_size = offsetof(dif_prepare_options, flags);
+  options.program = program.data();
+  options.program_bytes = program.size();
+  options.constants = &bound;
+  options.n_constants = 1;
+  options.flags = ~0U;  // beyond the structure of that host
+  ASSERT_EQ(api().prepare(context, &options, &prepared, &error), DIF_OK) << text;
+  dif_report report = {};
+  report.struct_size = offsetof(dif_report, context_arena_bytes);
+  report.context_arena_bytes = 77;
+  ASSERT_EQ(api().report(prepared, &report, &error), DIF_OK) << text;
+  EXPECT_EQ(report.arena_bytes, 64U);
+  EXPECT_EQ(report.context_arena_bytes, 77U) << "beyond the structure of that host";
+}
+
+TEST_F(CAbi, PlansWithoutReadingConstantsAndThenRefusesToRun) {
+  dif_constant bound = constant();
+  bound.data = nullptr;
+  dif_prepare_options options = {};
+  options.struct_size = sizeof(options);
+  options.program = program.data();
+  options.program_bytes = program.size();
+  options.constants = &bound;
+  options.n_constants = 1;
+  options.flags = 2;
+  expect(api().prepare(context, &options, &prepared, &error), DIF_ERROR_INVALID,
+         "prepare flags 0x2 are unknown");
+  options.flags = 0;
+  expect(api().prepare(context, &options, &prepared, &error), DIF_ERROR_INVALID, "constant w has 16 bytes");
+  options.flags = DIF_PREPARE_PLAN_ONLY;
+  ASSERT_EQ(api().prepare(context, &options, &prepared, &error), DIF_OK) << text;
+  dif_run_options run = run_options();
+  expect(api().run(prepared, &run, &error), DIF_ERROR_INVALID, "program sum was planned, not prepared");
+}
+
 TEST_F(CAbi, SaysWhichConstantsAreNoLongerRead) {
   ir::Builder b("unused");
   b.constant("unused", f32({4}));

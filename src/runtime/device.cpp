@@ -1,5 +1,6 @@
 #include "runtime/device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,6 +18,8 @@ Result<DeviceBuffer> DeviceBuffer::create(Device& device, std::uint64_t bytes) {
   DIF_ASSIGN(buffer.view_, device.allocate(bytes));
   buffer.device_ = &device;
   buffer.bytes_ = bytes;
+  device.buffer_bytes_ += bytes;
+  device.peak_bytes_ = std::max(device.peak_bytes_, device.buffer_bytes_);
   return buffer;
 }
 

@@ -26,6 +26,14 @@ class Device {
   virtual Status begin_run() { return ok(); }
   /// Waits until everything submitted is done.
   virtual Status synchronize() { return ok(); }
+
+  /// The most bytes that DeviceBuffers of this device have had at one time, as they were asked for.
+  std::uint64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  friend class DeviceBuffer;
+  std::uint64_t buffer_bytes_ = 0;
+  std::uint64_t peak_bytes_ = 0;
 };
 
 /// Owned bytes of a device; empty after a move.
@@ -41,7 +49,9 @@ class DeviceBuffer {
     return *this;
   }
   ~DeviceBuffer() {
-    if (view_) device_->release(view_);
+    if (!view_) return;
+    device_->buffer_bytes_ -= bytes_;
+    device_->release(view_);
   }
 
   BufferView view() const { return view_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "runtime/finite.h"
@@ -40,9 +41,11 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
                                                     const ExecutorOptions& options) {
   auto executor = std::unique_ptr<Executor>(new Executor(std::move(program), device, arena, options.kernels));
   executor->executes_ = options.executes;
+  executor->plan_only_ = options.plan_only;
   if (options.executes) {
     DIF_TRY(device.begin_run());
-    DIF_TRY(executor->bind_constants(std::move(constants)));
+    DIF_TRY(options.plan_only ? executor->stand_in_for_constants()
+                              : executor->bind_constants(std::move(constants)));
     DIF_TRY(executor->fold());
     std::vector<Step> group_steps;
     DIF_TRY(executor->make_groups(options, group_steps));
@@ -50,7 +53,8 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
     executor->release_unread(options);
   }
   executor->make_report(options);
-  DIF_TRY(arena.reserve(executor->report_.arena_bytes, executor->report_.workspace_bytes));
+  if (!options.plan_only)
+    DIF_TRY(arena.reserve(executor->report_.arena_bytes, executor->report_.workspace_bytes));
   return executor;
 }
 
@@ -71,6 +75,31 @@ Status Executor::bind_constants(std::vector<HostConstant> constants) {
   return ok();
 }
 
+/// One buffer as large as the largest of them stands for every constant and every folded value.
+Status Executor::stand_in_for_constants() {
+  const auto is_fixed = [&](ir::ValueId id) {
+    const Storage storage = plan_.values[id].storage;
+    return plan_.values[id].root == id && (storage == Storage::kConstant || storage == Storage::kFolded);
+  };
+  std::uint64_t largest = 1;
+  for (ir::ValueId id = 0; id < plan_.values.size(); ++id)
+    if (is_fixed(id)) largest = std::max(largest, program_.type(id).bytes());
+  BufferView place;
+  if (device_.addresses_host_memory()) {
+    stand_in_ = {std::calloc(1, largest),
+                 std::free};  // zero pages that take no memory until they are written
+    if (stand_in_ == nullptr)
+      return fail(ErrorCode::kOutOfMemory, "the system has no {} bytes of memory left", largest);
+    place = {stand_in_.get(), 0};
+  } else {
+    DIF_ASSIGN(device_stand_in_, DeviceBuffer::create(device_, largest));
+    place = device_stand_in_.view();
+  }
+  for (ir::ValueId id = 0; id < plan_.values.size(); ++id)
+    if (is_fixed(id)) fixed_places_[id] = place;
+  return ok();
+}
+
 /// Runs what depends on constants alone, and drops intermediate results as soon as nothing needs them any
 /// more.
 Status Executor::fold() {
@@ -82,19 +111,7 @@ Status Executor::fold() {
   for (ir::OpId op = 0; op < program_.ops.size(); ++op) {
     if (!plan_.folded[op]) continue;
     const ir::Op& node = program_.ops[op];
-    if (!node.def->is_view) {
-      for (const ir::ValueId result : node.results) {
-        DIF_ASSIGN(owned_[result], DeviceBuffer::create(device_, program_.type(result).bytes()));
-        fixed_places_[result] = owned_[result].view();
-      }
-      DIF_ASSIGN(Step step, make_step(op));
-      DIF_ASSIGN(DeviceBuffer workspace, DeviceBuffer::create(device_, step.kernel->workspace_bytes()));
-      if (Status status = execute(step, fixed_places_, workspace.view()); !status)
-        return with_context(std::move(status.error()), "while folding operation {}", op);
-      DIF_TRY(device_.synchronize());
-      step.kernel.reset();
-      folded_steps_.push_back(std::move(step));
-    }
+    if (!node.def->is_view) DIF_TRY(fold_operation(op));
     for (const ir::ValueId operand : node.operands) {
       const ir::ValueId root = plan_.values[operand].root;
       if (--readers[root] != 0 || plan_.values[root].storage != Storage::kFolded) continue;
@@ -102,6 +119,24 @@ Status Executor::fold() {
       fixed_places_[root] = {};
     }
   }
+  return ok();
+}
+
+Status Executor::fold_operation(ir::OpId op) {
+  if (!plan_only_)
+    for (const ir::ValueId result : program_.ops[op].results) {
+      DIF_ASSIGN(owned_[result], DeviceBuffer::create(device_, program_.type(result).bytes()));
+      fixed_places_[result] = owned_[result].view();
+    }
+  DIF_ASSIGN(Step step, make_step(op));
+  if (!plan_only_) {
+    DIF_ASSIGN(DeviceBuffer workspace, DeviceBuffer::create(device_, step.workspace_bytes));
+    if (Status status = execute(step, fixed_places_, workspace.view()); !status)
+      return with_context(std::move(status.error()), "while folding operation {}", op);
+    DIF_TRY(device_.synchronize());
+  }
+  step.kernel.reset();
+  folded_steps_.push_back(std::move(step));
   return ok();
 }
 
@@ -113,7 +148,7 @@ Status Executor::make_groups(const ExecutorOptions& options, std::vector<Step>& 
   std::vector<plan::Group> kept;
   for (plan::Group& group : fusion.groups) {
     DIF_ASSIGN(Step step, make_group_step(group, options));
-    if (step.kernel == nullptr) {
+    if (*step.kernel_name == '\0') {
       declined_groups_.push_back({std::move(group), std::move(step.declined)});
       continue;
     }
@@ -148,18 +183,20 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
               program_.ops.size(), missing);
 }
 
-namespace {
-
-/// Asks the entries in order; fills in kernel, name and the reasons of those that declined. A step without a
-/// kernel is one that all of them declined.
-template <class StepType, class Entries, class Request, class Serves>
-Status ask(StepType& step, const Entries& entries, const Request& request, Serves serves) {
+/// Asks the entries in order; fills in the kernel and what it takes, and the reasons of those that declined.
+/// Without a name all of them declined.
+template <class Entries, class Request, class Serves>
+Status Executor::ask(Step& step, const Entries& entries, const Request& request, Serves serves) const {
   for (const auto& entry : entries) {
     if (!serves(entry)) continue;
     auto kernel = entry.make(request);
     if (kernel) {
       step.kernel_name = entry.name;
       step.kernel = std::move(*kernel);
+      step.workspace_bytes = step.kernel->workspace_bytes();
+      step.prepacked_bytes = step.kernel->prepacked_bytes();
+      for (std::size_t i = 0; i < step.in.size(); ++i) step.reads.push_back(step.kernel->reads_constant(i));
+      if (plan_only_) step.kernel.reset();
       return ok();
     }
     if (kernel.error().code != ErrorCode::kDeclined)
@@ -168,8 +205,6 @@ Status ask(StepType& step, const Entries& entries, const Request& request, Serve
   }
   return ok();
 }
-
-}  // namespace
 
 Result<Executor::Step> Executor::make_step(ir::OpId op) {
   const ir::OpView& view = views_[op];
@@ -180,14 +215,14 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
   step.out = program_.ops[op].results;
   std::vector<BufferView> constants;
   for (const ir::ValueId operand : step.in) constants.push_back(place(operand, fixed_places_));
-  const KernelRequest request = {&view, &device_, constants};
+  const KernelRequest request = {&view, &device_, constants, plan_only_};
   DIF_TRY(ask(step, kernels_, request, [&](const KernelEntry& entry) { return entry.op == &view.def(); }));
-  if (step.kernel != nullptr) return step;
+  if (*step.kernel_name != '\0') return step;
   return fail(ErrorCode::kUnavailable, "operation {} ({}): {}", op, view.def().name,
               step.declined.empty() ? "no kernel" : fmt::format("{}", fmt::join(step.declined, ", ")));
 }
 
-/// The step's kernel is null when every kernel declined.
+/// The step's kernel has no name when every kernel declined.
 Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const ExecutorOptions& options) {
   Step step;
   step.op = group.ops.front();
@@ -213,7 +248,7 @@ Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const
   }
   std::vector<BufferView> constants;
   for (const ir::ValueId input : step.in) constants.push_back(place(input, fixed_places_));
-  const GroupRequest request = {ops, group.rows, constants, group.outputs.size(), &device_};
+  const GroupRequest request = {ops, group.rows, constants, group.outputs.size(), &device_, plan_only_};
   DIF_TRY(ask(step, options.group_kernels, request, [](const GroupKernelEntry&) { return true; }));
   return step;
 }
@@ -224,7 +259,7 @@ void Executor::release_unread(const ExecutorOptions& options) {
   for (const Step& step : steps_)
     for (std::size_t i = 0; i < step.in.size(); ++i) {
       const ir::ValueId root = plan_.values[step.in[i]].root;
-      if (fixed_places_[root] && step.kernel->reads_constant(i)) read[root] = true;
+      if (fixed_places_[root] && step.reads[i]) read[root] = true;
     }
   for (const plan::Group& group : plan_.groups)  // their operations may still have to run one by one
     for (const ir::ValueId input : group.inputs) read[input] = true;
@@ -234,7 +269,7 @@ void Executor::release_unread(const ExecutorOptions& options) {
     owned_[id] = DeviceBuffer();
     fixed_places_[id] = {};
   }
-  if (!options.release) return;
+  if (!options.release || plan_only_) return;
   for (std::uint32_t i = 0; i < program_.constants.size(); ++i)
     if (!fixed_places_[program_.constants[i]] || owned_[program_.constants[i]].bytes() != 0)
       options.release(i);
@@ -248,6 +283,10 @@ void Executor::make_report(const ExecutorOptions& options) {
     operations.push_back({{"operation", op}, {"name", views_[op].def().name}, {"kernel", step.kernel_name}});
     return operations.back();
   };
+  const auto with_bytes = [](nlohmann::json& entry, const Step& step) {
+    if (step.workspace_bytes != 0) entry["workspace_bytes"] = step.workspace_bytes;
+    if (step.prepacked_bytes != 0) entry["prepacked_bytes"] = step.prepacked_bytes;
+  };
   const auto with_reasons = [](nlohmann::json& entry, const std::vector<std::string>& declined) {
     if (!declined.empty()) entry["declined"] = declined;
   };
@@ -256,12 +295,13 @@ void Executor::make_report(const ExecutorOptions& options) {
     with_reasons(operations.back(), step.declined);
   }
   for (const Step& step : steps_) {
-    report_.workspace_bytes = std::max(report_.workspace_bytes, step.kernel->workspace_bytes());
-    report_.prepacked_bytes += step.kernel->prepacked_bytes();
+    report_.workspace_bytes = std::max(report_.workspace_bytes, step.workspace_bytes);
+    report_.prepacked_bytes += step.prepacked_bytes;
     const auto group = std::ranges::find(plan_.groups, step.op,
                                          [](const plan::Group& candidate) { return candidate.ops.front(); });
     if (group == plan_.groups.end()) {
       with_reasons(describe(step, step.op), step.declined);
+      with_bytes(operations.back(), step);
       continue;
     }
     for (const ir::OpId op : group->ops) describe(step, op)["group"] = groups.size();
@@ -271,6 +311,7 @@ void Executor::make_report(const ExecutorOptions& options) {
                       {"reads", group->inputs},
                       {"writes", group->outputs}});
     with_reasons(groups.back(), step.declined);
+    with_bytes(groups.back(), step);
   }
   for (const DeclinedGroup& declined : declined_groups_)
     groups.push_back({{"operations", declined.group.ops}, {"declined", declined.declined}});
@@ -278,7 +319,17 @@ void Executor::make_report(const ExecutorOptions& options) {
     ends.push_back({{"operation", refusal.op}, {"producer", refusal.producer}, {"reason", refusal.reason}});
   for (ir::ValueId id = 0; id < program_.values.size(); ++id)
     if (fixed_places_[id] && plan_.values[id].root == id) report_.resident_bytes += program_.type(id).bytes();
-  nlohmann::json details = {{"executes", options.executes}, {"operations", std::move(operations)}};
+  nlohmann::json constants = nlohmann::json::array();
+  for (ir::ValueId id = 0; id < program_.values.size(); ++id) {
+    const Storage storage = plan_.values[id].storage;
+    if (plan_.values[id].root != id || !fixed_places_[id]) continue;
+    if (storage == Storage::kConstant || storage == Storage::kFolded) constants.push_back(id);
+  }
+  // "planner": whose make_plan laid out the memory, so that a host with the same one knows every place.
+  nlohmann::json details = {{"executes", options.executes},
+                            {"planner", plan::kPlannerName},
+                            {"resident", std::move(constants)},
+                            {"operations", std::move(operations)}};
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);
   report_.details = details.dump();
@@ -300,7 +351,7 @@ Status Executor::take_apart() {
   for (const Step* step : by_op) {
     if (step == nullptr) continue;
     apart.order.push_back(step);
-    apart.workspace_bytes = std::max(apart.workspace_bytes, step->kernel->workspace_bytes());
+    apart.workspace_bytes = std::max(apart.workspace_bytes, step->workspace_bytes);
   }
   apart_ = std::move(apart);
   return ok();
@@ -397,6 +448,7 @@ Status Executor::write_outputs(std::span<const BufferView> outputs, const std::v
 Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
                      const RunHooks& hooks) {
   forget_failure();
+  if (plan_only_) return invalid_input("program {} was planned, not prepared", program_.name);
   if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
   DIF_TRY(device_.begin_run());
   const bool one_by_one = hooks.check_operations && !plan_.groups.empty();

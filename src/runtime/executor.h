@@ -23,6 +23,8 @@ class SharedArena {
   Status reserve(std::uint64_t arena_bytes, std::uint64_t workspace_bytes);
   BufferView arena() const { return arena_.view(); }
   BufferView workspace() const { return workspace_.view(); }
+  std::uint64_t arena_bytes() const { return arena_.bytes(); }
+  std::uint64_t workspace_bytes() const { return workspace_.bytes(); }
 
  private:
   Device& device_;
@@ -42,6 +44,8 @@ struct ExecutorOptions {
   std::function<void(std::uint32_t constant)> release;
   std::span<const GroupKernelEntry> group_kernels = {};
   plan::FusionRules fusion = {};  ///< what the group kernels can execute
+  /// Decide and report: no constant is read (their pointers may be null), nothing is kept, a run is refused.
+  bool plan_only = false;
 };
 
 /// One operation, or one group, that ran.
@@ -96,7 +100,9 @@ class Executor {
     std::string description;  ///< "add", "mul+add"
     std::vector<ir::ValueId> in, out;
     const char* kernel_name = "";
-    std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<Kernel> kernel;  ///< null when all declined, and after planning only
+    std::uint64_t workspace_bytes = 0, prepacked_bytes = 0;
+    std::vector<bool> reads;  ///< per `in`: whether a run reads it if it is constant
     std::vector<std::string> declined;
   };
   /// A group that runs operation by operation because no kernel takes it.
@@ -115,9 +121,13 @@ class Executor {
   Executor(ir::Program program, Device& device, SharedArena& arena, std::span<const KernelEntry> kernels);
 
   Status bind_constants(std::vector<HostConstant> constants);
+  Status stand_in_for_constants();
   Status fold();
+  Status fold_operation(ir::OpId op);
   Status make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps);
   Status make_steps(std::vector<Step> group_steps);
+  template <class Entries, class Request, class Serves>
+  Status ask(Step& step, const Entries& entries, const Request& request, Serves serves) const;
   Result<Step> make_step(ir::OpId op);
   Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options);
   void release_unread(const ExecutorOptions& options);
@@ -136,6 +146,9 @@ class Executor {
   std::vector<ir::OpView> views_;         ///< per operation
   std::vector<BufferView> fixed_places_;  ///< per root value: constants and folded values
   std::vector<DeviceBuffer> owned_;       ///< per root value: copies of constants, folded values
+  std::unique_ptr<void, void (*)(void*)> stand_in_{nullptr,
+                                                   nullptr};  ///< for all constants when planning only
+  DeviceBuffer device_stand_in_;
   std::span<const KernelEntry> kernels_;
   std::vector<const Step*> order_;  ///< of a run
   std::vector<Step> steps_;         ///< in the order of execution
@@ -145,6 +158,7 @@ class Executor {
   std::optional<Apart> apart_;
   ExecutorReport report_;
   bool executes_ = true;
+  bool plan_only_ = false;
   ir::OpId failed_operation_ = ir::kNoId;
 };
 

@@ -65,6 +65,8 @@ struct KernelRequest {
   Device* device = nullptr;
   /// Per operand: where its bytes are when it is a constant (folded constants included), else empty.
   std::span<const BufferView> constants;
+  /// The constants hold no values yet: the kernel is asked what it would take, never run, and gone at once.
+  bool plan_only = false;
 };
 
 using MakeKernel = Result<std::unique_ptr<Kernel>> (*)(const KernelRequest& request);
@@ -112,6 +114,7 @@ struct GroupRequest {
   std::span<const BufferView> constants;
   std::size_t n_outputs = 0;
   Device* device = nullptr;
+  bool plan_only = false;  ///< as in KernelRequest
 };
 
 using MakeGroupKernel = Result<std::unique_ptr<Kernel>> (*)(const GroupRequest& request);

@@ -132,6 +132,24 @@ dif_run_options raw_run(std::vector<dif_tensor>& inputs, std::vector<dif_tensor>
 Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(
     std::shared_ptr<Context> context, const ir::Program& program,
     std::span<const ConstantBinding> constants) {
+  return prepare(std::move(context), program, constants, 0);
+}
+
+Result<PreparedReport> PreparedProgram::plan(std::shared_ptr<Context> context, const ir::Program& program) {
+  if (context->api().abi_minor < 1)
+    return fail(ErrorCode::kUnavailable,
+                "backend {} has version {}.{} of the interface and cannot plan alone",
+                context->library().name(), context->api().abi_major, context->api().abi_minor);
+  std::vector<ConstantBinding> constants;
+  for (const ir::ValueId id : program.constants) constants.push_back({nullptr, program.type(id).bytes()});
+  DIF_ASSIGN(const auto prepared, prepare(std::move(context), program, constants, DIF_PREPARE_PLAN_ONLY));
+  return prepared->report();
+}
+
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(std::shared_ptr<Context> context,
+                                                                  const ir::Program& program,
+                                                                  std::span<const ConstantBinding> constants,
+                                                                  std::uint32_t flags) {
   DIF_CHECK(constants.size() == program.constants.size());
   const auto bytes = ir::encode(program);
   std::vector<dif_constant> raw_constants;
@@ -153,6 +171,7 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(
   raw.program_bytes = bytes.size();
   raw.constants = raw_constants.data();
   raw.n_constants = static_cast<std::uint32_t>(raw_constants.size());
+  raw.flags = flags;
   // The owner comes first: whatever fails, the handle is given back.
   std::unique_ptr<PreparedProgram> prepared(new PreparedProgram(std::move(context)));
   const BackendLibrary& library = prepared->context_->library();
@@ -181,7 +200,10 @@ Result<PreparedReport> PreparedProgram::report() const {
                         raw.streamed_bytes,
                         raw.prepacked_bytes,
                         raw.pinned_host_bytes,
-                        raw.details == nullptr ? "{}" : raw.details};
+                        raw.details == nullptr ? "{}" : raw.details,
+                        raw.context_arena_bytes,
+                        raw.context_workspace_bytes,
+                        raw.context_peak_bytes};
 }
 
 Status PreparedProgram::run(std::span<const Binding> inputs, std::span<const Binding> outputs,

@@ -120,6 +120,10 @@ struct PreparedReport {
   std::uint64_t prepacked_bytes = 0;
   std::uint64_t pinned_host_bytes = 0;
   std::string details;  ///< JSON
+  /// Of the whole context at the time of the report; 0 where the plug-in does not count.
+  std::uint64_t context_arena_bytes = 0;
+  std::uint64_t context_workspace_bytes = 0;
+  std::uint64_t context_peak_bytes = 0;
 };
 
 class PreparedProgram {
@@ -128,6 +132,9 @@ class PreparedProgram {
   static Result<std::unique_ptr<PreparedProgram>> prepare(std::shared_ptr<Context> context,
                                                           const ir::Program& program,
                                                           std::span<const ConstantBinding> constants);
+  /// What prepare would report, decided without reading a constant; nothing is kept. Errors also: Unavailable
+  /// (a plug-in that cannot plan alone).
+  static Result<PreparedReport> plan(std::shared_ptr<Context> context, const ir::Program& program);
   ~PreparedProgram();
   PreparedProgram(const PreparedProgram&) = delete;
   PreparedProgram& operator=(const PreparedProgram&) = delete;
@@ -142,6 +149,10 @@ class PreparedProgram {
 
  private:
   explicit PreparedProgram(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  static Result<std::unique_ptr<PreparedProgram>> prepare(std::shared_ptr<Context> context,
+                                                          const ir::Program& program,
+                                                          std::span<const ConstantBinding> constants,
+                                                          std::uint32_t flags);
 
   std::shared_ptr<Context> context_;
   dif_prepared* handle_ = nullptr;

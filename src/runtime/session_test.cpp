@@ -189,6 +189,51 @@ TEST(Session, ProgramsOfOneContextTakeTurnsWithOneArena) {
   }
 }
 
+TEST(Session, OneArenaServesAChainAndIsAsLargeAsPredicted) {
+  const auto context = open("reference");
+  std::vector<std::unique_ptr<PreparedProgram>> chain;
+  std::uint64_t predicted = 0, measured = 0, peak = 0;
+  for (const std::int64_t rows : {100, 400, 10}) {
+    const ir::TensorType type = f32({rows, 256});
+    ir::Builder b("part");
+    ir::Value x = b.input("x", type);
+    for (int i = 0; i < 4; ++i) x = ops::mul_scalar(b, x, 2);
+    b.output("y", x);
+    chain.push_back(prepare(context, finish(b)));
+    Floats input(static_cast<std::size_t>(rows * 256), 1), output(input.size());
+    ASSERT_TRUE(chain.back()->run({{bound(type, input)}}, {{bound(type, output)}}));
+    const auto report = chain.back()->report();
+    ASSERT_TRUE(report);
+    predicted = std::max(predicted, report->arena_bytes);
+    measured = report->context_arena_bytes;
+    peak = report->context_peak_bytes;
+    EXPECT_EQ(measured, predicted);
+  }
+  EXPECT_EQ(measured, 2U * 400 * 256 * 4);
+  EXPECT_EQ(peak, measured) << "nothing else was allocated, and the small arena was given back first";
+}
+
+TEST(Session, PlansWithoutConstantsWhatPrepareReports) {
+  ir::Builder b("plan");
+  const ir::Value x = b.input("x", kFour);
+  const ir::Value w = b.constant("w", {DType::kBF16, {4}}), v = b.constant("v", kFour);
+  b.output("y", ops::mul(b, ops::silu(b, ops::add(b, x, ops::cast(b, w, DType::kF32))), v));
+  const ir::Program program = finish(b);
+  const auto context = open("reference");
+  const auto planned = PreparedProgram::plan(context, program);
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_EQ(planned->context_peak_bytes, 0U) << "no memory was taken";
+
+  const std::vector<std::uint16_t> weights(4);
+  const Floats factors(4);
+  const auto report = prepare(context, program, {constant(weights), constant(factors)})->report();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(planned->details, report->details);
+  EXPECT_EQ(planned->arena_bytes, report->arena_bytes);
+  EXPECT_EQ(planned->resident_bytes, report->resident_bytes);
+  EXPECT_EQ(planned->prepacked_bytes, report->prepacked_bytes);
+}
+
 // --- loops ------------------------------------------------------------------------------------------------
 
 /// latents' = latents + table[step]

@@ -1,0 +1,123 @@
+#include "pipelines/dry_run.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "ir/printer.h"
+#include "ir/program_file.h"
+#include "pipelines/optimize_chain.h"
+
+namespace dif {
+
+namespace {
+
+using frontends::Stage;
+using nlohmann::ordered_json;
+
+Result<PlannedProgram> plan_stage(const Stage& stage, const std::shared_ptr<runtime::Context>& context,
+                                  std::int64_t runs) {
+  PlannedProgram result;
+  result.name = stage.program.name;
+  result.fingerprint = ir::fingerprint(stage.program);
+  result.n_operations = stage.program.ops.size();
+  result.flops = ir::flops(stage.program);
+  result.runs = runs;
+  DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
+  for (const frontends::ConstantRef& ref : refs)
+    if (ref.file != nullptr) result.mapped_bytes += ref.type.bytes();
+  DIF_ASSIGN(result.memory, runtime::PreparedProgram::plan(context, stage.program));
+  return result;
+}
+
+PlannedStage together(std::string name, std::initializer_list<const PlannedProgram*> programs) {
+  PlannedStage stage;
+  stage.name = std::move(name);
+  for (const PlannedProgram* program : programs) {
+    stage.programs.push_back(program->name);
+    stage.arena_bytes = std::max(stage.arena_bytes, program->memory.arena_bytes);
+    stage.workspace_bytes = std::max(stage.workspace_bytes, program->memory.workspace_bytes);
+    stage.resident_bytes += program->memory.resident_bytes;
+    stage.prepacked_bytes += program->memory.prepacked_bytes;
+    stage.streamed_bytes += program->memory.streamed_bytes;
+    stage.mapped_bytes += program->mapped_bytes;
+  }
+  return stage;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  return ir::amount_text(static_cast<double>(bytes), "B");
+}
+
+}  // namespace
+
+Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runtime::Context>& context,
+                       const GenerationSettings& settings, std::int64_t n_pictures) {
+  DIF_ASSIGN(frontends::Chain chain, build_chain(model, settings));
+  DIF_TRY(optimize_chain(chain, settings.passes));
+  const bool guided = guidance_is_active(model, settings.guidance);
+  DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1));
+  DIF_ASSIGN(PlannedProgram step, plan_stage(chain.step, context, settings.steps * n_pictures));
+  DIF_ASSIGN(PlannedProgram decode, plan_stage(chain.decode, context, n_pictures));
+  DryRun result;
+  result.stages.push_back(together("encode", {&encode}));
+  result.stages.push_back(together("denoise and decode", {&step, &decode}));
+  result.programs = {std::move(encode), std::move(step), std::move(decode)};
+  for (const PlannedProgram& program : result.programs)
+    result.flops += program.flops * static_cast<double>(program.runs);
+  result.available_bytes = settings.available_bytes;
+  return result;
+}
+
+std::string dry_run_text(const DryRun& run) {
+  std::string text =
+      fmt::format("{:<10} {:>5} {:>10} {:>12} {:>10} {:>10} {:>10} {:>10}\n", "program", "runs", "operations",
+                  "FLOP a run", "arena", "workspace", "prepacked", "mapped");
+  for (const PlannedProgram& program : run.programs)
+    text += fmt::format("{:<10} {:>5} {:>10} {:>12} {:>10} {:>10} {:>10} {:>10}\n", program.name,
+                        program.runs, program.n_operations, ir::amount_text(program.flops, "FLOP"),
+                        bytes_text(program.memory.arena_bytes), bytes_text(program.memory.workspace_bytes),
+                        bytes_text(program.memory.prepacked_bytes), bytes_text(program.mapped_bytes));
+  text += "\nmemory, stage by stage\n";
+  for (const PlannedStage& stage : run.stages)
+    text += fmt::format("  {}: arena {}, workspace {}, resident {}, prepacked {}, mapped {}; {}\n",
+                        stage.name, bytes_text(stage.arena_bytes), bytes_text(stage.workspace_bytes),
+                        bytes_text(stage.resident_bytes), bytes_text(stage.prepacked_bytes),
+                        bytes_text(stage.mapped_bytes),
+                        stage.streamed_bytes == 0 ? "nothing is streamed"
+                                                  : bytes_text(stage.streamed_bytes) + " are streamed");
+  if (run.available_bytes != 0) text += fmt::format("  {} are available\n", bytes_text(run.available_bytes));
+  text += fmt::format("work       {}\n", ir::amount_text(run.flops, "FLOP"));
+  return text;
+}
+
+ordered_json dry_run_json(const DryRun& run) {
+  ordered_json result = {{"programs", ordered_json::array()},
+                         {"stages", ordered_json::array()},
+                         {"flops", run.flops},
+                         {"available_bytes", run.available_bytes}};
+  for (const PlannedProgram& program : run.programs)
+    result["programs"].push_back({{"name", program.name},
+                                  {"fingerprint", program.fingerprint},
+                                  {"operations", program.n_operations},
+                                  {"flops", program.flops},
+                                  {"runs", program.runs},
+                                  {"arena_bytes", program.memory.arena_bytes},
+                                  {"workspace_bytes", program.memory.workspace_bytes},
+                                  {"resident_bytes", program.memory.resident_bytes},
+                                  {"prepacked_bytes", program.memory.prepacked_bytes},
+                                  {"streamed_bytes", program.memory.streamed_bytes},
+                                  {"mapped_bytes", program.mapped_bytes}});
+  for (const PlannedStage& stage : run.stages)
+    result["stages"].push_back({{"name", stage.name},
+                                {"programs", stage.programs},
+                                {"arena_bytes", stage.arena_bytes},
+                                {"workspace_bytes", stage.workspace_bytes},
+                                {"resident_bytes", stage.resident_bytes},
+                                {"prepacked_bytes", stage.prepacked_bytes},
+                                {"streamed_bytes", stage.streamed_bytes},
+                                {"mapped_bytes", stage.mapped_bytes}});
+  return result;
+}
+
+}  // namespace dif

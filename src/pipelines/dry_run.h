@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "dif/status.h"
+#include "frontends/model.h"
+#include "pipelines/text_to_image.h"
+#include "plan/plan_record.h"
+#include "runtime/session.h"
+
+namespace dif {
+
+/// One program of a chain as a backend would prepare it.
+struct PlannedProgram {
+  std::string name;
+  std::string fingerprint;
+  std::size_t n_operations = 0;
+  double flops = 0;                ///< of one run
+  std::int64_t runs = 0;           ///< for one request
+  std::uint64_t mapped_bytes = 0;  ///< of checkpoint files, where its constants lie
+  runtime::PreparedReport memory;
+};
+
+/// The programs that are prepared at the same time, and what they take together: arena and workspace are
+/// shared, the rest adds up.
+struct PlannedStage {
+  std::string name;
+  std::vector<std::string> programs;
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t workspace_bytes = 0;
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t prepacked_bytes = 0;
+  std::uint64_t streamed_bytes = 0;
+  std::uint64_t mapped_bytes = 0;
+};
+
+/// What a request would take, found out without running it.
+struct DryRun {
+  std::vector<PlannedProgram> programs;
+  std::vector<PlannedStage> stages;   ///< one after the other
+  double flops = 0;                   ///< of the whole request
+  std::uint64_t available_bytes = 0;  ///< as in GenerationSettings
+};
+
+/// Builds the chain and asks the backend for its plans. Of the weights only headers are read. Errors: those
+/// of build_chain, Unavailable (a plug-in that cannot plan alone).
+Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runtime::Context>& context,
+                       const GenerationSettings& settings, std::int64_t n_pictures);
+
+std::string dry_run_text(const DryRun& run);
+nlohmann::ordered_json dry_run_json(const DryRun& run);
+
+}  // namespace dif
