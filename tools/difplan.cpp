@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -115,7 +116,7 @@ int run(int argc, char** argv) {
   CLI::App* const tensor_command = explain_command->add_subcommand("tensor", "about a value");
   CLI::App* const op_command = explain_command->add_subcommand("op", "about an operation");
   for (CLI::App* const command : {tensor_command, op_command}) {
-    command->add_option("ID", o.id, "its number")->required();
+    cli::expect_whole(command->add_option("ID", o.id, "its number")->required(), 0, UINT32_MAX);
     command->add_option("PLAN", o.plan, "PLAN.difplan")->required();
     add_program(command);
   }

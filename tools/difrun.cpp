@@ -38,7 +38,7 @@ struct Options {
 
 /// Time of one operation over the timed runs.
 struct OpTime {
-  std::string kernel;
+  std::string name, kernel;
   double seconds = 0;
   std::int64_t runs = 0;
 };
@@ -151,7 +151,9 @@ class Run {
   void record(const dif_trace_event& event) {
     if (!timed_) return;
     OpTime& time = op_times_[event.operation];
-    time.kernel = event.kernel;
+    const auto text = [](const char* found) { return found == nullptr ? "?" : found; };
+    time.name = text(event.op_name);  // of a group: its operations', joined by +
+    time.kernel = text(event.kernel);
     time.seconds += static_cast<double>(event.nanoseconds) * 1e-9;
     ++time.runs;
   }
@@ -203,10 +205,10 @@ class Run {
     std::string text = fmt::format("\n{:>9} {:>12} {:>6}  {:<18} {:<22} module\n", "operation",
                                    "microseconds", "share", "name", "kernel");
     for (const auto& [op, time] : sorted)
-      text += fmt::format("{:>9} {:>12.1f} {:>5.1f}%  {:<18} {:<22} {}\n", op,
-                          1e6 * time->seconds / static_cast<double>(time->runs),
-                          total > 0 ? 100 * time->seconds / total : 0.0, op_name(op), time->kernel,
-                          module_of(op));
+      text +=
+          fmt::format("{:>9} {:>12.1f} {:>5.1f}%  {:<18} {:<22} {}\n", op,
+                      1e6 * time->seconds / static_cast<double>(time->runs),
+                      total > 0 ? 100 * time->seconds / total : 0.0, time->name, time->kernel, module_of(op));
     return text;
   }
 
@@ -217,6 +219,14 @@ class Run {
   ordered_json details() const {
     ordered_json parsed = ordered_json::parse(memory_.details, nullptr, false);
     return parsed.is_object() ? parsed : ordered_json::object();
+  }
+
+  static std::string declined_text(const ordered_json& entry) {
+    std::string text;
+    if (entry.contains("declined") && entry["declined"].is_array())
+      for (const ordered_json& reason : entry["declined"])
+        if (reason.is_string()) text += fmt::format("  declined {}\n", reason.get<std::string>());
+    return text;
   }
 
   /// The kernel of each operation, and what the faster ones that declined said. A plug-in's document is not
@@ -233,10 +243,19 @@ class Run {
       const auto op = operation["operation"].get<std::uint32_t>();
       text += fmt::format("operation {} {}: {}{}\n", op, op_name(op),
                           operation.value("kernel", ordered_json("?")).dump(),
-                          operation.contains("folded") ? ", folded when prepared" : "");
-      if (operation.contains("declined") && operation["declined"].is_array())
-        for (const ordered_json& reason : operation["declined"])
-          if (reason.is_string()) text += fmt::format("  declined {}\n", reason.get<std::string>());
+                          operation.contains("folded")  ? ", folded when prepared"
+                          : operation.contains("group") ? ", in group " + operation["group"].dump()
+                                                        : "");
+      text += declined_text(operation);
+    }
+    if (!found.contains("groups") || !found["groups"].is_array()) return text;
+    std::size_t index = 0;
+    for (const ordered_json& group : found["groups"]) {
+      if (!group.is_object()) continue;
+      text += fmt::format("group {} of operations {}: {}\n", index++,
+                          group.value("operations", ordered_json()).dump(),
+                          group.value("kernel", ordered_json("every kernel declined")).dump());
+      text += declined_text(group);
     }
     return text;
   }
@@ -262,7 +281,7 @@ class Run {
       result["operations"] = ordered_json::array();
       for (const auto& [op, time] : op_times_)
         result["operations"].push_back({{"operation", op},
-                                        {"name", op_name(op)},
+                                        {"name", time.name},
                                         {"kernel", time.kernel},
                                         {"module", module_of(op)},
                                         {"seconds", time.seconds / static_cast<double>(time.runs)}});

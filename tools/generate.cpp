@@ -20,6 +20,7 @@
 #include "frontends/family.h"
 #include "frontends/model.h"
 #include "io/atomic_file.h"
+#include "io/cache_store.h"
 #include "io/json.h"
 #include "io/png.h"
 #include "io/printable.h"
@@ -28,6 +29,7 @@
 #include "passes_report.h"
 #include "pipelines/dry_run.h"
 #include "pipelines/generation_record.h"
+#include "pipelines/model_digest.h"
 #include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/plan_export.h"
@@ -126,6 +128,7 @@ class Generate {
         dtypes_(dtypes),
         backend_(backend),
         report_(report),
+        cache_(backend.cache_folder(), cli::print_warning),
         progress_(progress.create()) {}
 
   Status run() {
@@ -147,7 +150,7 @@ class Generate {
     if (options_.why) fmt::print(stderr, "{}", why_text());
     if (settings_.record_plans) DIF_TRY(write_plans());
     if (!options_.no_metadata || report_.wanted()) {
-      DIF_ASSIGN(model_digest_, model_->digest());
+      DIF_ASSIGN(model_digest_, model_digest(*model_, cache_));
     }
     for (std::int64_t i = 0; i < options_.batch; ++i) DIF_TRY(draw(i));
     if (!report_.wanted()) return ok();
@@ -249,7 +252,7 @@ class Generate {
     dtype_choice_ = "as recorded";
     passes_text_ = record.passes;
     seed_ = record.seed;
-    DIF_ASSIGN(const std::string digest, model_->digest());
+    DIF_ASSIGN(const std::string digest, model_digest(*model_, cache_));
     if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
       cli::print_warning(fmt::format("{} was made with another model ({}), this one is {}", options_.from,
                                      record.model_name, model_->name()));
@@ -410,6 +413,7 @@ class Generate {
   const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;
   const cli::ReportOptions& report_;
+  io::CacheStore cache_;
   cli::Progress progress_;
   GenerationSettings settings_;
   PictureSize size_;

@@ -10,6 +10,7 @@
 #include "dif/dtype.h"
 #include "dif/status.h"
 #include "frontends/constant_set.h"
+#include "io/mapped_file.h"
 #include "ir/program.h"
 #include "text/chat_template.h"
 
@@ -81,6 +82,8 @@ class Model {
   virtual std::filesystem::path scheduler_config() const = 0;
   /// SHA-256 over the checkpoint files' digests, hex; reads every byte once.
   virtual Result<std::string> digest() const = 0;
+  /// The checkpoint files, in the order of their digests.
+  virtual std::vector<const io::MappedFile*> files() const = 0;
   /// SIGBUS guard: whether every mapped file is still whole.
   virtual Status check_files() const = 0;
   virtual Result<Chain> build(const ChainRequest& request) const = 0;

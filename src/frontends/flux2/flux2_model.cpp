@@ -47,6 +47,7 @@ class Flux2Model final : public Model {
   fs::path tokenizer_folder() const override { return folder_.path / "tokenizer"; }
   fs::path scheduler_config() const override { return folder_.path / "scheduler" / "scheduler_config.json"; }
   Result<std::string> digest() const override;
+  std::vector<const io::MappedFile*> files() const override;
   Status check_files() const override;
   Result<Chain> build(const ChainRequest& request) const override;
 
@@ -94,6 +95,13 @@ Result<std::string> Flux2Model::digest() const {
     all.update(std::as_bytes(std::span(digest)));
   }
   return io::hex(all.finish());
+}
+
+std::vector<const io::MappedFile*> Flux2Model::files() const {
+  std::vector<const io::MappedFile*> files;
+  for (const Part* part : {&text_encoder_, &transformer_, &vae_})
+    for (const io::SafetensorsFile& shard : part->files.checkpoint.shards()) files.push_back(&shard.file());
+  return files;
 }
 
 Status Flux2Model::check_files() const {

@@ -1,0 +1,52 @@
+#include "pipelines/model_digest.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "io/digest.h"
+
+namespace dif {
+
+namespace {
+
+std::uint64_t nanoseconds(const timespec& time) {
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+/// What the files are now; nothing when one is too young to tell.
+std::optional<io::CacheKey> key_of(const frontends::Model& model, std::int64_t settled_seconds) {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  io::CacheKey key("model-digests", 1);
+  for (const io::MappedFile* file : model.files()) {
+    struct stat info {};
+    if (::fstat(file->fd(), &info) != 0) return std::nullopt;
+    if (std::max(info.st_mtim.tv_sec, info.st_ctim.tv_sec) + settled_seconds > now) return std::nullopt;
+    key.add("device", info.st_dev);
+    key.add("inode", info.st_ino);
+    key.add("bytes", static_cast<std::uint64_t>(info.st_size));
+    key.add("modified", nanoseconds(info.st_mtim));
+    key.add("changed", nanoseconds(info.st_ctim));
+  }
+  return key;
+}
+
+}  // namespace
+
+Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& cache,
+                                 std::int64_t settled_seconds) {
+  const std::optional<io::CacheKey> key = cache.is_on() ? key_of(model, settled_seconds) : std::nullopt;
+  if (!key) return model.digest();
+  if (const auto found = cache.find(*key)) {
+    std::string text(reinterpret_cast<const char*>(found->bytes.data()), found->bytes.size());
+    if (found->file.check() && io::digest_from_hex(text)) return text;
+  }
+  DIF_ASSIGN(std::string digest, model.digest());
+  cache.store(*key, std::as_bytes(std::span(digest)));
+  return digest;
+}
+
+}  // namespace dif
