@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/float_convert.h"
@@ -98,12 +99,21 @@ TEST(SyntheticModel, AnInterruptedRunLeavesNoFolder) {
 
 TEST(SyntheticModel, ADiskWithoutRoomIsNamedBeforeAnythingIsWritten) {
   const test::ScratchDir dir;
-  const auto huge = describe_synthetic_model(*preset_documents("klein-9b"), {.blocks = {{1024, 1024}}});
+  ModelDocuments documents = *preset_documents("tiny");
+  auto config = nlohmann::json::parse(documents["transformer/config.json"]);
+  config["num_attention_heads"] = 1024;
+  config["attention_head_dim"] = 4096;
+  config["axes_dims_rope"] = {1024, 1024, 1024, 1024};
+  documents["transformer/config.json"] = config.dump();
+  const auto huge = describe_synthetic_model(std::move(documents), {.blocks = {{0, 1024}}});
   ASSERT_TRUE(huge) << huge.error().message;
-  const Status written = write_synthetic_model(*huge, dir / "out", options());
+  SyntheticWriteOptions guarded = options();
+  guarded.progress = [](std::uint64_t) -> Status { return fail(ErrorCode::kInternal, "it began to write"); };
+  const Status written = write_synthetic_model(*huge, dir / "out", guarded);
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().code, ErrorCode::kIo);
-  EXPECT_NE(written.error().message.find("needs 1357.31 GB"), std::string::npos) << written.error().message;
+  // 2 bytes for each of 13 d^2 weights in 1024 blocks and 18 d^2 beside them, d = 2^22: 469 petabytes.
+  EXPECT_NE(written.error().message.find("out needs 469"), std::string::npos) << written.error().message;
   EXPECT_NE(written.error().message.find("GB free"), std::string::npos) << written.error().message;
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
