@@ -12,7 +12,7 @@ namespace dif::bench {
 double fastest(const std::function<void()>& call) {
   using Clock = std::chrono::steady_clock;
   double best = 1e30, total = 0;
-  for (int i = 0; i < 5 || (total < 0.5 && i < 100000); ++i) {
+  for (int i = 0; i < 2 || (i < 5 && total < 1) || (total < 0.5 && i < 100000); ++i) {
     const auto start = Clock::now();
     call();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
