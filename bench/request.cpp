@@ -17,6 +17,9 @@ Result<Request> parse_request(const frontends::Model& model, const std::string& 
                       .guidance = static_cast<float>(reader.number_or("guidance", defaults.guidance)),
                       .text_tokens = reader.integer_or("text_tokens", defaults.text_tokens)};
   request.seed = static_cast<std::uint64_t>(reader.integer_or("seed", 42, {0, UINT32_MAX}));
+  const std::string dtype = reader.string_or("dtype", "f32");
+  request.settings.dtype = dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  if (dtype != "bf16" && dtype != "f32") reader.problem("dtype", "f32 or bf16", dtype);
   request.out = reader.string_or("out", "");
   DIF_TRY(reader.finish());
   return request;

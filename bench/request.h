@@ -16,8 +16,8 @@ struct Request {
   std::string out;  ///< prefix of the files to write; empty: none
 };
 
-/// Reads {"prompt", "seed", "out", "width", "height", "steps", "guidance", "text_tokens"}; an absent key is
-/// what the model's defaults say. Errors: InvalidInput.
+/// Reads {"prompt", "seed", "out", "width", "height", "steps", "guidance", "text_tokens", "dtype"}; an absent
+/// key is what the model's defaults say. Errors: InvalidInput.
 Result<Request> parse_request(const frontends::Model& model, const std::string& line);
 
 }  // namespace dif::bench

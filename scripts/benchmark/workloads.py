@@ -27,7 +27,9 @@ class Bench:
         self.environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
 
     def generate(self, prompt, out, *options):
-        return [self.dif, "generate", prompt, "--threads", self.threads, "-q", "-o", self.scratch / f"{out}.png", *options]
+        dtype = [] if "--dtype" in options else ["--dtype", "f32"]
+        return [self.dif, "generate", prompt, "--threads", self.threads, "-q", "-o", self.scratch / f"{out}.png", *dtype,
+                *options]
 
     def loops(self, model):
         """{name: resident process}: ours, and diffusers' where there is one."""
@@ -183,8 +185,8 @@ def judge_bytes(bench, numbers):
     found = set()
     for threads in (1, 2, 4):
         png, latents = bench.scratch / f"t{threads}.png", bench.scratch / f"t{threads}.diftensor"
-        run_process([bench.dif, "generate", PICTURE["prompt"], "--threads", threads, "-q", "-o", png, "--save-latents",
-                     latents], environment=bench.environment)
+        run_process([bench.dif, "generate", PICTURE["prompt"], "--threads", threads, "--dtype", "f32", "-q", "-o", png,
+                     "--save-latents", latents], environment=bench.environment)
         found.add((png.read_bytes(), latents.read_bytes()))
     numbers.holds("the same bytes for 1, 2 and 4 threads", len(found) == 1)
 
