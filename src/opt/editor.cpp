@@ -37,6 +37,7 @@ const ir::Op* Editor::producer(ValueId value) const {
 
 Result<ValueId> Editor::emit(OpId before, const ir::OpDef& def, std::vector<ValueId> operands,
                              std::vector<ir::Attr> attrs, OpId like) {
+  DIF_CHECK(is_alive(before));
   std::vector<ir::TensorType> types;
   for (const ValueId operand : operands) types.push_back(type(operand));
   const ir::OpView view(def, std::move(types), attrs);

@@ -46,7 +46,7 @@ class Editor {
   // --- changing
 
   /// Puts an operation before `before`; its first result. It joins the module of `like`, an operation that is
-  /// or was there, or that of `before`. Error: Internal, when it breaks a constraint.
+  /// or was there, or that of `before`. Pre: `before` is there. Error: Internal, when it breaks a constraint.
   Result<ir::ValueId> emit(ir::OpId before, const ir::OpDef& def, std::vector<ir::ValueId> operands,
                            std::vector<ir::Attr> attrs, ir::OpId like = ir::kNoId);
   /// Lets every reader of `from`, and every output, have `to` instead. Pre: the types agree and `to` is there

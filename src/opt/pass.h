@@ -27,6 +27,8 @@ extern const Pass kCommonSubexpressions;
 extern const Pass kSimplify;
 extern const Pass kHoistStep;
 extern const Pass kDeadRows;
+extern const Pass kParallelLinears;
+extern const Pass kSplitLinears;
 extern const Pass kLayout;
 
 /// Every pass, by name.

@@ -17,6 +17,8 @@ Pipeline default_pipeline() {
       &kCommonSubexpressions,
       &kHoistStep,
       &kDeadRows,
+      &kParallelLinears,
+      &kSplitLinears,
       &kLayout,
       &kSimplify,
       &kCommonSubexpressions,
@@ -25,7 +27,8 @@ Pipeline default_pipeline() {
 }
 
 std::vector<const Pass*> all_passes() {
-  return {&kDeadCode, &kSimplify, &kCommonSubexpressions, &kHoistStep, &kDeadRows, &kLayout};
+  return {&kDeadCode,  &kSimplify,        &kCommonSubexpressions, &kHoistStep,
+          &kDeadRows,  &kParallelLinears, &kSplitLinears,         &kLayout};
 }
 
 Result<Pipeline> parse_pipeline(std::string_view text) {

@@ -209,6 +209,10 @@ const Pass kSimplify = {
                             first.i64("start") + second.i64("end")};
              }),
              .when = [](const Match& m) { return m.view("first").i64("axis") == m.view("second").i64("axis"); }},
+            {.name = "a cast of the part of a constant that is read",
+             .from = slice(cast("x").as("whole")).as("part"),
+             .to = cast(slice("x").like("part")).like("whole"),
+             .when = [](const Match& m) { return m.editor().is_constant(m.value("x")); }},
             {.name = "a slice of one operand of a concatenation",
              .from = slice(Term::of_any(ops::kConcat).as("joined")).as("part"),
              .to = Term::of(ops::kSlice, the_operand).with(range_in_operand),
