@@ -26,8 +26,8 @@ ordered_json passes_json(const std::vector<opt::PassReport>& reports) {
 }
 
 std::string passes_text(const std::vector<opt::PassReport>& reports, bool why) {
-  std::string text = fmt::format("{:<24} {:>10} {:>10} {:>10} {:>14}\n", "pass", "before", "after", "decisions",
-                                 "microseconds");
+  std::string text = fmt::format("{:<24} {:>10} {:>10} {:>10} {:>14}\n", "pass", "before", "after",
+                                 "decisions", "microseconds");
   for (const opt::PassReport& report : reports) {
     text += fmt::format("{:<24} {:>10} {:>10} {:>10} {:>14.0f}\n", report.pass, report.operations_before,
                         report.operations_after, report.decisions.size(), 1e6 * report.seconds);

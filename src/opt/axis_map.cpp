@@ -122,7 +122,8 @@ Found of_rotary(const OpView& op, int axis) {
   return map;
 }
 
-/// Batches are apart, queries are apart unless they are counted, heads are apart, and so are the columns of v.
+/// Batches are apart, queries are apart unless they are counted, heads are apart, and so are the columns of
+/// v.
 Found of_attention(const OpView& op, int axis) {
   AxisMap map;
   map.operand_axes.resize(op.n_ins());

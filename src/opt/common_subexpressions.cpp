@@ -3,10 +3,10 @@
 #include <map>
 #include <tuple>
 
-#include "opt/names.h"
-#include "opt/pass.h"
 #include "ops/add/add.op.h"
 #include "ops/mul/mul.op.h"
+#include "opt/names.h"
+#include "opt/pass.h"
 
 namespace dif::opt {
 

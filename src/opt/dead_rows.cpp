@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "ops/linear/linear.op.h"
+#include "ops/reshape/reshape.op.h"
+#include "ops/slice/slice.op.h"
 #include "opt/axis_map.h"
 #include "opt/cost.h"
 #include "opt/names.h"
 #include "opt/pass.h"
-#include "ops/linear/linear.op.h"
-#include "ops/reshape/reshape.op.h"
-#include "ops/slice/slice.op.h"
 
 namespace dif::opt {
 
@@ -44,7 +44,7 @@ struct Way {
   double cost = 0;  ///< of the operations that it needs, less that of those which it makes superfluous
   enum { kCut, kOperands, kColumns } how = kCut;
   std::vector<std::optional<std::pair<Range, Way>>> operands;  ///< nothing: the operand as a whole
-  int n_narrowed = 0;  ///< operations that compute less
+  int n_narrowed = 0;                                          ///< operations that compute less
 };
 
 /// Whether `value`, the result of a linear, is read only by slices of its columns.
@@ -110,7 +110,8 @@ class RowSearch {
     if (linear == nullptr || linear->def != &ops::kLinear) return {};
     const Range cut = range_of(columns);
     const ValueId x = linear->operands[0], whole = linear->results[0];
-    if (editor_.has_one_reader(whole)) return {};  // then rows go up as they are, and the columns are narrowed
+    if (editor_.has_one_reader(whole))
+      return {};  // then rows go up as they are, and the columns are narrowed
     if (cut.axis != editor_.type(whole).rank() - 1 || range.axis == cut.axis) return {};
     for (std::size_t i = 1; i < linear->operands.size(); ++i)
       if (!editor_.is_constant(linear->operands[i])) return {};
@@ -225,8 +226,8 @@ Status narrow_linears(Editor& editor, Decisions& decisions) {
     const std::string subject = subject_of(editor.program(), id);
     std::vector<ValueId> operands = {linear.operands[0]};
     for (std::size_t i = 1; i < linear.operands.size(); ++i) {
-      DIF_ASSIGN(const ValueId rows, editor.emit(id, ops::kSlice, {linear.operands[i]},
-                                                 {std::int64_t{0}, read.start, read.end}));
+      DIF_ASSIGN(const ValueId rows,
+                 editor.emit(id, ops::kSlice, {linear.operands[i]}, {std::int64_t{0}, read.start, read.end}));
       operands.push_back(rows);
     }
     DIF_ASSIGN(const ValueId narrow, editor.emit(id, ops::kLinear, std::move(operands), {}));

@@ -17,8 +17,8 @@ Editor::Editor(ir::Program& program) : program_(program) {
     alive_.push_back(true);
     const ir::Op& op = program.ops[id];
     for (const ValueId operand : op.operands) readers_[operand].push_back(id);
-    const bool constant = !op.operands.empty() &&
-                          std::ranges::all_of(op.operands, [&](ValueId v) { return is_constant(v); });
+    const bool constant =
+        !op.operands.empty() && std::ranges::all_of(op.operands, [&](ValueId v) { return is_constant(v); });
     for (const ValueId result : op.results) constant_[result] = constant;
   }
   for (const ir::Output& output : program.outputs) ++n_outputs_[output.value];

@@ -6,9 +6,9 @@
 
 namespace dif::opt {
 
-/// Up to so many rows a product takes as long as reading its weights: joining products saves calls, and slices
-/// of the result are small. Above, a slice of the columns is a copy of the rows, which costs a tenth of the
-/// product and more where the model is narrow.
+/// Up to so many rows a product takes as long as reading its weights: joining products saves calls, and
+/// slices of the result are small. Above, a slice of the columns is a copy of the rows, which costs a tenth
+/// of the product and more where the model is narrow.
 inline constexpr std::int64_t kFewRows = 16;
 
 /// Rows of a linear's x.

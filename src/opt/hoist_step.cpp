@@ -2,11 +2,11 @@
 
 #include <optional>
 
+#include "ops/gather_rows/gather_rows.op.h"
+#include "ops/reshape/reshape.op.h"
 #include "opt/axis_map.h"
 #include "opt/names.h"
 #include "opt/pass.h"
-#include "ops/gather_rows/gather_rows.op.h"
-#include "ops/reshape/reshape.op.h"
 
 namespace dif::opt {
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "opt/pass.h"
 #include "ops/add/add.op.h"
 #include "ops/add_scalar/add_scalar.op.h"
 #include "ops/cast/cast.op.h"
@@ -11,6 +10,7 @@
 #include "ops/sqrt/sqrt.op.h"
 #include "ops/sub/sub.op.h"
 #include "ops/transpose/transpose.op.h"
+#include "opt/pass.h"
 
 namespace dif::opt {
 
@@ -24,15 +24,19 @@ Term cast(Term x) {
 }
 
 /// Element-wise operations on one operand.
-constexpr const ir::OpDef* kUnary[] = {&ops::kSilu, &ops::kSqrt, &ops::kAddScalar, &ops::kMulScalar, &ops::kCast};
+constexpr const ir::OpDef* kUnary[] = {&ops::kSilu, &ops::kSqrt, &ops::kAddScalar, &ops::kMulScalar,
+                                       &ops::kCast};
 
 std::size_t element_bytes(const Match& m, const char* name) {
   return dtype_size(m.type(name).dtype);
 }
 
+/// So many element-wise operations may stand between two transposes that are to meet.
+constexpr int kMaxBetween = 16;
+
 /// Whether `value` is a transpose, or what single-reader element-wise operations make of one.
 bool comes_from_a_transpose(const Editor& editor, ir::ValueId value) {
-  while (editor.has_one_reader(value)) {
+  for (int i = 0; i <= kMaxBetween && editor.has_one_reader(value); ++i) {
     const ir::Op* op = editor.producer(value);
     if (op == nullptr) return false;
     if (op->def == &ops::kTranspose) return true;
@@ -80,15 +84,17 @@ const Pass kLayout = {
             {.name = "a transpose before the cast to wider elements",
              .from = transpose(cast("x").as("wide")).as("moved"),
              .to = cast(transpose("x").like("moved")).like("wide"),
-             .when = [](const Match& m) {
-               return element_bytes(m, "x") < element_bytes(m, "wide") && m.has_one_reader("wide");
-             }},
+             .when =
+                 [](const Match& m) {
+                   return element_bytes(m, "x") < element_bytes(m, "wide") && m.has_one_reader("wide");
+                 }},
             {.name = "a transpose after the cast to narrower elements",
              .from = cast(transpose("x").as("moved")).as("narrow"),
              .to = transpose(cast("x").like("narrow")).like("moved"),
-             .when = [](const Match& m) {
-               return element_bytes(m, "narrow") < element_bytes(m, "x") && m.has_one_reader("moved");
-             }},
+             .when =
+                 [](const Match& m) {
+                   return element_bytes(m, "narrow") < element_bytes(m, "x") && m.has_one_reader("moved");
+                 }},
             transposed_operands("one transpose after add", ops::kAdd),
             transposed_operands("one transpose after sub", ops::kSub),
             transposed_operands("one transpose after mul", ops::kMul),

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 
-#include "opt/few_rows.h"
-#include "opt/names.h"
-#include "opt/pass.h"
 #include "ops/concat/concat.op.h"
 #include "ops/linear/linear.op.h"
 #include "ops/slice/slice.op.h"
+#include "opt/few_rows.h"
+#include "opt/names.h"
+#include "opt/pass.h"
 
 namespace dif::opt {
 
@@ -57,6 +57,19 @@ bool has_constant_weights(const Editor& editor, const ir::Op& linear) {
   });
 }
 
+/// The columns of all of them; a shape may have up to 2^40.
+bool fit_together(const Editor& editor, const std::vector<OpId>& linears) {
+  constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24, kMaxElements = std::int64_t{1} << 40;
+  std::int64_t columns = 0;
+  for (const OpId id : linears) {
+    const ir::TensorType& w = editor.type(editor.op(id).operands[1]);
+    if (w.dim(0) > kMaxColumns || w.numel() > kMaxElements) return false;
+    columns += w.dim(0);
+    if (columns > kMaxColumns || columns * w.dim(1) > kMaxElements) return false;
+  }
+  return true;
+}
+
 Status join(Editor& editor, const std::vector<OpId>& linears, Decisions& decisions) {
   const OpId first = linears.front();
   const ir::Op like = editor.op(first);
@@ -81,8 +94,9 @@ Status join(Editor& editor, const std::vector<OpId>& linears, Decisions& decisio
     start = end;
   }
   for (std::size_t i = 0; i < linears.size(); ++i) {
-    decisions.push_back({"", subject_of(editor.program(), linears[i]), "joined",
-                         fmt::format("one product with {} others that read the same rows", linears.size() - 1)});
+    decisions.push_back(
+        {"", subject_of(editor.program(), linears[i]), "joined",
+         fmt::format("one product with {} others that read the same rows", linears.size() - 1)});
     editor.replace(editor.op(linears[i]).results[0], parts[i]);
   }
   return ok();
@@ -92,12 +106,13 @@ Status join_all(Editor& editor, Decisions& decisions) {
   std::map<std::pair<ValueId, std::size_t>, std::vector<OpId>> groups;  // by x, and with or without a bias
   for (const OpId id : editor.order()) {
     const ir::Op& op = editor.op(id);
-    if (op.def != &ops::kLinear || editor.is_constant(op.results[0]) || !has_constant_weights(editor, op)) continue;
+    if (op.def != &ops::kLinear || editor.is_constant(op.results[0]) || !has_constant_weights(editor, op))
+      continue;
     if (rows_of_linear(editor.view(id)) > kFewRows) continue;
     groups[{op.operands[0], op.operands.size()}].push_back(id);
   }
   for (const auto& [key, linears] : groups)
-    if (linears.size() > 1) DIF_TRY(join(editor, linears, decisions));
+    if (linears.size() > 1 && fit_together(editor, linears)) DIF_TRY(join(editor, linears, decisions));
   return ok();
 }
 

@@ -10,8 +10,8 @@
 
 namespace dif::opt {
 
-/// A rewrite of a program that keeps what it means: rules, or a function where an analysis is needed. One pass,
-/// one file NAME.cpp, and beside it NAME.txt with programs before and after.
+/// A rewrite of a program that keeps what it means: rules, or a function where an analysis is needed. One
+/// pass, one file NAME.cpp, and beside it NAME.txt with programs before and after.
 struct Pass {
   std::string_view name;
   std::string_view summary;  ///< one sentence

@@ -5,8 +5,8 @@
 ///     -- becomes
 ///     program after
 ///
-/// or `-- stays` with nothing after it. Each case of an exact pass is also run, before and after, on the reference
-/// backend: the outputs have the same bytes.
+/// or `-- stays` with nothing after it. Each case of an exact pass is also run, before and after, on the
+/// reference backend: the outputs have the same bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,8 @@ ir::Program parsed(const std::string& text) {
   return std::move(*program);
 }
 
-std::vector<io::HostTensor> outputs_of(const ir::Program& program, std::map<std::string, io::HostTensor>& bound) {
+std::vector<io::HostTensor> outputs_of(const ir::Program& program,
+                                       std::map<std::string, io::HostTensor>& bound) {
   const auto tensors = [&](const std::vector<ir::ValueId>& ids) {
     std::vector<io::HostTensor> result;
     for (const ir::ValueId id : ids) result.push_back(bound.at(program.values[id].name));
@@ -152,9 +153,10 @@ TEST_P(PassText, IsLeftAloneByASecondRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, PassText, ::testing::ValuesIn(all_cases()), [](const auto& info) {
-  std::string name = fmt::format("{}_{}", info.param.pass == nullptr ? "unknown" : info.param.pass->name,
-                                 info.param.title);
-  std::ranges::replace_if(name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  std::string name =
+      fmt::format("{}_{}", info.param.pass == nullptr ? "unknown" : info.param.pass->name, info.param.title);
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 });
 

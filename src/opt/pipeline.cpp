@@ -27,8 +27,8 @@ Pipeline default_pipeline() {
 }
 
 std::vector<const Pass*> all_passes() {
-  return {&kDeadCode,  &kSimplify,        &kCommonSubexpressions, &kHoistStep,
-          &kDeadRows,  &kParallelLinears, &kSplitLinears,         &kLayout};
+  return {&kDeadCode, &kSimplify,        &kCommonSubexpressions, &kHoistStep,
+          &kDeadRows, &kParallelLinears, &kSplitLinears,         &kLayout};
 }
 
 Result<Pipeline> parse_pipeline(std::string_view text) {
@@ -43,8 +43,8 @@ Result<Pipeline> parse_pipeline(std::string_view text) {
     if (found == all.end()) {
       std::vector<std::string_view> names;
       for (const Pass* pass : all) names.push_back(pass->name);
-      return invalid_input("there is no pass \"{}\"; expected default, none, or some of {}", name.substr(0, 40),
-                           fmt::join(names, ", "));
+      return invalid_input("there is no pass \"{}\"; expected default, none, or some of {}",
+                           name.substr(0, 40), fmt::join(names, ", "));
     }
     pipeline.push_back(*found);
     start = end + 1;
@@ -91,7 +91,8 @@ Result<std::vector<PassReport>> run(ir::Program& program, const Pipeline& pipeli
   std::vector<PassReport> reports;
   for (const Pass* pass : pipeline) {
     auto report = run_one(program, *pass);
-    if (!report) return with_context(std::move(report.error()), "in pass {} of program {}", pass->name, program.name);
+    if (!report)
+      return with_context(std::move(report.error()), "in pass {} of program {}", pass->name, program.name);
     if (report->changed && options.verify_each) DIF_TRY(verify_after(program, pass->name));
     if (options.after_pass) options.after_pass(*report, program);
     reports.push_back(std::move(*report));

@@ -34,7 +34,8 @@ struct PassReport {
 };
 
 struct PipelineOptions {
-  bool verify_each = true;  ///< the program after each pass that changed it; otherwise after the last one only
+  bool verify_each =
+      true;  ///< the program after each pass that changed it; otherwise after the last one only
   std::function<void(const PassReport& report, const ir::Program& after)> after_pass;
 };
 

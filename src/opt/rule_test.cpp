@@ -81,7 +81,8 @@ TEST(Rules, MatchThroughSeveralOperationsAndRepeatUntilNothingMatches) {
 }
 
 TEST(Rules, ThatUndoEachOtherAreAnErrorAndNoHang) {
-  const Rule swap = {.name = "y then x", .from = Term(ops::kMul, {"a", "b"}), .to = Term(ops::kMul, {"b", "a"})};
+  const Rule swap = {
+      .name = "y then x", .from = Term(ops::kMul, {"a", "b"}), .to = Term(ops::kMul, {"b", "a"})};
   Decisions decisions;
   EXPECT_EQ(applied({swap}, decisions), "rewrite rules do not come to an end");
 }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "opt/pass.h"
 #include "ops/cast/cast.op.h"
 #include "ops/concat/concat.op.h"
 #include "ops/mul_scalar/mul_scalar.op.h"
@@ -9,6 +8,7 @@
 #include "ops/slice/slice.op.h"
 #include "ops/transpose/transpose.op.h"
 #include "ops/upsample_nearest/upsample_nearest.op.h"
+#include "opt/pass.h"
 
 namespace dif::opt {
 
@@ -37,7 +37,8 @@ bool keeps_type(const Match& m) {
 ir::Integers composed(const Match& m) {
   const ir::OpView first = m.view("first"), second = m.view("second");
   ir::Integers perm;
-  for (const std::int64_t axis : second.i64s("perm")) perm.push_back(first.i64s("perm")[static_cast<std::size_t>(axis)]);
+  for (const std::int64_t axis : second.i64s("perm"))
+    perm.push_back(first.i64s("perm")[static_cast<std::size_t>(axis)]);
   return perm;
 }
 
@@ -117,13 +118,22 @@ std::vector<ValueId> the_operands(const Match& m) {
 
 // --- concatenations ---------------------------------------------------------------------------------------
 
+/// A concatenation within another joins it as long as the list stays short.
+constexpr std::size_t kMaxOperands = 64;
+
 const ir::Op* inner_concat(const Match& m, ValueId operand) {
   const ir::Op* op = m.editor().producer(operand);
-  return op != nullptr && op->def == &ops::kConcat && op->attrs == m.op("y").attrs && m.editor().has_one_reader(operand) ? op : nullptr;
+  return op != nullptr && op->def == &ops::kConcat && op->attrs == m.op("y").attrs &&
+                 m.editor().has_one_reader(operand)
+             ? op
+             : nullptr;
 }
 
 bool holds_a_concat(const Match& m) {
-  return std::ranges::any_of(m.op("y").operands, [&](ValueId v) { return inner_concat(m, v) != nullptr; });
+  std::size_t inner = 0;
+  for (const ValueId operand : m.op("y").operands)
+    if (const ir::Op* op = inner_concat(m, operand)) inner += op->operands.size();
+  return inner != 0 && m.op("y").operands.size() + inner <= kMaxOperands;
 }
 
 std::vector<ValueId> flattened(const Match& m) {
@@ -146,7 +156,8 @@ bool puts_slices_together(const Match& m) {
   for (const ValueId operand : y.operands) {
     const ir::Op* part = m.editor().producer(operand);
     if (part == nullptr || part->def != &ops::kSlice || part->attrs[0] != y.attrs[0]) return false;
-    if (before != nullptr && (part->operands != before->operands || part->attrs[1] != before->attrs[2])) return false;
+    if (before != nullptr && (part->operands != before->operands || part->attrs[1] != before->attrs[2]))
+      return false;
     before = part;
   }
   return true;
@@ -163,18 +174,16 @@ const Pass kSimplify = {
     .summary = "Drop what changes nothing: casts, views, slices, concatenations that cancel or join.",
     .rules =
         {
-            {.name = "a cast to the same type",
-             .from = cast("x").as("y"),
-             .to = "x",
-             .when = keeps_type},
+            {.name = "a cast to the same type", .from = cast("x").as("y"), .to = "x", .when = keeps_type},
             {.name = "a cast by way of a wider float is one cast",
              .from = cast(cast("x").as("wide")).as("y"),
              .to = cast("x").like("y"),
-             .when = [](const Match& m) {
-               // Every cast computes by way of f32 anyway, but i32 to i32, which copies.
-               return m.type("wide").dtype == DType::kF32 &&
-                      (m.type("x").dtype != DType::kI32 || m.type("y").dtype != DType::kI32);
-             }},
+             .when =
+                 [](const Match& m) {
+                   // Every cast computes by way of f32 anyway, but i32 to i32, which copies.
+                   return m.type("wide").dtype == DType::kF32 &&
+                          (m.type("x").dtype != DType::kI32 || m.type("y").dtype != DType::kI32);
+                 }},
             {.name = "a product with 1",
              .from = Term(ops::kMulScalar, {"x"}).as("y"),
              .to = "x",
@@ -197,10 +206,7 @@ const Pass kSimplify = {
              .from = transpose("x").as("y"),
              .to = reshape("x").with([](const Match& m) { return shape_of(m.type("y")); }),
              .when = moves_no_bytes},
-            {.name = "a slice of everything",
-             .from = slice("x").as("y"),
-             .to = "x",
-             .when = keeps_type},
+            {.name = "a slice of everything", .from = slice("x").as("y"), .to = "x", .when = keeps_type},
             {.name = "slices in a row are one",
              .from = slice(slice("x").as("first")).as("second"),
              .to = slice("x").with([](const Match& m) {
@@ -208,7 +214,8 @@ const Pass kSimplify = {
                return Attrs{first.i64("axis"), first.i64("start") + second.i64("start"),
                             first.i64("start") + second.i64("end")};
              }),
-             .when = [](const Match& m) { return m.view("first").i64("axis") == m.view("second").i64("axis"); }},
+             .when =
+                 [](const Match& m) { return m.view("first").i64("axis") == m.view("second").i64("axis"); }},
             {.name = "a cast of the part of a constant that is read",
              .from = slice(cast("x").as("whole")).as("part"),
              .to = cast(slice("x").like("part")).like("whole"),
@@ -221,16 +228,15 @@ const Pass kSimplify = {
              .from = slice(Term::of_any(ops::kConcat).as("joined")).as("part"),
              .to = Term::of(ops::kConcat, the_operands).like("joined"),
              .when = covers_whole_operands},
-            {.name = "a concatenation of one operand",
-             .from = Term(ops::kConcat, {"x"}),
-             .to = "x"},
+            {.name = "a concatenation of one operand", .from = Term(ops::kConcat, {"x"}), .to = "x"},
             {.name = "a concatenation within a concatenation",
              .from = Term::of_any(ops::kConcat).as("y"),
              .to = Term::of(ops::kConcat, flattened),
              .when = holds_a_concat},
             {.name = "neighbouring slices put together again",
              .from = Term::of_any(ops::kConcat).as("y"),
-             .to = Term::of(ops::kSlice, [](const Match& m) { return part_of(m, m.op("y").operands.front()).operands; })
+             .to = Term::of(ops::kSlice,
+                            [](const Match& m) { return part_of(m, m.op("y").operands.front()).operands; })
                        .with([](const Match& m) {
                          const auto& parts = m.op("y").operands;
                          return Attrs{part_of(m, parts.front()).attrs[0], part_of(m, parts.front()).attrs[1],

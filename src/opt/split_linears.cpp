@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "ops/linear/linear.op.h"
+#include "ops/slice/slice.op.h"
 #include "opt/few_rows.h"
 #include "opt/names.h"
 #include "opt/pass.h"
-#include "ops/linear/linear.op.h"
-#include "ops/slice/slice.op.h"
 
 namespace dif::opt {
 

@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/tensor_file.h"
+#include "opt/pipeline.h"
 #include "pipelines/text_to_image.h"
 #include "runtime/backend_library.h"
 #include "runtime/session.h"
@@ -52,13 +53,15 @@ inline double relative_l2(std::span<const float> a, std::span<const float> b) {
   return std::isnan(result) ? INFINITY : result;
 }
 
-/// One program of a chain on a context, with further values made outputs.
+/// One program of a chain on a context, with further values made outputs, after the passes.
 class StageRunner {
  public:
   StageRunner(std::shared_ptr<runtime::Context> context, const frontends::Stage& stage,
-              const std::vector<ir::Output>& exposed = {})
+              const std::vector<ir::Output>& exposed = {},
+              const opt::Pipeline& passes = opt::default_pipeline())
       : program_(stage.program) {
     ir::expose(program_, exposed);
+    value_of(opt::run(program_, passes));
     std::vector<runtime::ConstantBinding> constants;
     for (const auto& ref : value_of(stage.constants.bind(program_)))
       constants.push_back({ref.data, ref.type.bytes(), -1, 0});

@@ -57,6 +57,21 @@ TEST_F(Generate, FromRepeatsTheRunRecordedInAPicture) {
   EXPECT_NE(read_text(path("first.png")), read_text(path("other.png")));
 }
 
+TEST_F(Generate, PassesChangeThePathAndNotThePicture) {
+  const auto drawn = [&](const std::string& name, const Arguments& more) {
+    draw(Arguments{"a red apple", "-o", name} + more);
+    const auto image = io::read_png(path(name));
+    return image ? image->pixels : std::vector<std::uint8_t>();
+  };
+  const auto plain = drawn("plain.png", {"--passes", "none"});
+  EXPECT_FALSE(plain.empty());
+  EXPECT_EQ(drawn("default.png", {}), plain);
+  EXPECT_EQ(drawn("one.png", {"--passes", "hoist_step"}), plain);
+  EXPECT_EQ(drawn("again.png", {"--from", "one.png"}), plain);
+  EXPECT_EQ(read_text(path("again.png")), read_text(path("one.png"))) << "--from takes the passes too";
+  refuse({"a red apple", "--passes", "hoist"}, 2, "there is no pass \"hoist\"");
+}
+
 TEST_F(Generate, ABatchIsTheSinglePicturesWithSeedsCountedUp) {
   EXPECT_EQ(draw({"a red apple", "-o", "out.png", "--seed", "7", "--batch", "2", "--no-metadata"}),
             "out-0.png\nout-1.png\n");

@@ -72,6 +72,74 @@ TEST_F(ProgramTools, CompilerRefusesBadCommandLines) {
   EXPECT_FALSE(std::filesystem::exists(path("out.difir")));
 }
 
+TEST_F(ProgramTools, PassesAreListedWithTheDefaultPipeline) {
+  const std::string text = succeed("difc", {"passes"});
+  EXPECT_NE(text.find("\ndefault: dead_code,"), std::string::npos) << text;
+  const auto document = nlohmann::json::parse(succeed("difc", {"passes", "--json"}));
+  EXPECT_EQ(document.at("kind"), "pass-list");
+  for (const auto& pass : document.at("passes")) {
+    EXPECT_NE(text.find(pass.at("name").get<std::string>()), std::string::npos);
+    EXPECT_TRUE(pass.at("exact").is_boolean());
+  }
+}
+
+TEST_F(ProgramTools, OptimizeWritesAProgramThatGivesTheSameOutput) {
+  const std::string text =
+      succeed("difc", {"optimize", chain("decode.difir"), "fast.difir", "--verify-each"});
+  EXPECT_NE(text.find("hoist_step"), std::string::npos) << text;
+  succeed("difc", {"verify", "fast.difir"});
+  succeed("difweights", {"rebind-program", chain("decode.difbind"), "fast.difir", "fast.difbind"});
+  succeed("difrun", decode({"--backend", "reference", "--output", "image=before.diftensor"}));
+  succeed("difrun",
+          {"--program", "fast.difir", "--weight-bundle", "fast.difbind", "--input",
+           "latents=latents.diftensor", "--backend", "reference", "--output", "image=after.diftensor"});
+  EXPECT_EQ(read_text(path("before.diftensor")), read_text(path("after.diftensor")));
+}
+
+TEST_F(ProgramTools, OptimizeSaysWhatItDid) {
+  const std::string why = succeed("difc", {"optimize", chain("step.difir"), "fast.difir", "--why"});
+  EXPECT_NE(why.find("  linear in transformer.norm_out.linear hoisted: depends on the step alone"),
+            std::string::npos)
+      << why;
+  const auto document =
+      nlohmann::json::parse(succeed("difc", {"optimize", chain("step.difir"), "fast.difir", "--json"}));
+  EXPECT_EQ(document.at("kind"), "passes");
+  const auto& program = document.at("program");
+  EXPECT_EQ(program.at("fingerprint_before").get<std::string>() + "\n",
+            succeed("difc", {"fingerprint", chain("step.difir")}));
+  EXPECT_EQ(program.at("fingerprint_after").get<std::string>() + "\n",
+            succeed("difc", {"fingerprint", "fast.difir"}));
+  EXPECT_LT(program.at("flops_after").get<double>(), program.at("flops_before").get<double>());
+  std::size_t decisions = 0;
+  for (const auto& pass : document.at("passes")) decisions += pass.at("decisions").size();
+  EXPECT_GT(decisions, 20U);
+}
+
+TEST_F(ProgramTools, OptimizePrintsProgramsOnRequest) {
+  const auto optimize = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"optimize", chain("step.difir"), "fast.difir", "--pass", "layout,hoist_step"});
+    return succeed("difc", more);
+  };
+  EXPECT_EQ(optimize({}).find("program step"), std::string::npos);
+  const std::string changed = optimize({"--print-if-changed"});
+  EXPECT_EQ(changed.find("# after layout"), std::string::npos) << "it changes nothing here";
+  EXPECT_NE(changed.find("# after hoist_step\nprogram step"), std::string::npos);
+  EXPECT_NE(optimize({"--print-after", "layout"}).find("# after layout\nprogram step"), std::string::npos);
+}
+
+TEST_F(ProgramTools, OptimizeRefusesBadCommandLines) {
+  const auto refuse = [&](std::vector<std::string> more, const std::string& part) {
+    more.insert(more.begin(), {"optimize", chain("step.difir"), "out.difir"});
+    fail("difc", more, 2, part);
+    EXPECT_FALSE(std::filesystem::exists(path("out.difir")));
+  };
+  refuse({"--pass", "inline"}, "there is no pass \"inline\"");
+  refuse({"--pass", ""}, "there is no pass");
+  refuse({"--print-after", "inline"}, "there is no pass \"inline\"");
+  refuse({"--json", "--print-if-changed"}, "--json");
+  fail("difc", {"optimize", chain("step.difir"), "/nowhere/out.difir"}, 2, "/nowhere");
+}
+
 TEST_F(ProgramTools, ExposedTensorsAreOutputsOfTheWrittenProgram) {
   const std::string printed =
       succeed("difc", {"expose-tensors", chain("step.difir"), "probe.difir", "transformer.x_embedder", "%0"});
