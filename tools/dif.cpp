@@ -40,14 +40,12 @@ int run(int argc, char** argv) {
     return 2;
   }
   const std::string_view name = argv[1];
-  if (name == "--version" || name == "-V") {
-    fmt::print("Diffusion Compiler {}\n", DIF_VERSION);
-    return 0;
-  }
+  if (name == "--version" || name == "-V")
+    return cli::print_result(fmt::format("Diffusion Compiler {}\n", DIF_VERSION)) ? 0 : 2;
   if (name == "--help" || name == "-h") return k_help.run(1, argv);
   const cli::Tool* tool = find_tool(name);
   if (tool == nullptr) {
-    fmt::print(stderr, "error: \"{}\" is not a tool; dif help lists them\n", name);
+    cli::say(fmt::format("error: \"{}\" is not a tool; dif help lists them\n", name));
     return 2;
   }
   std::string shown = tool->name.starts_with("dif") ? std::string(tool->name) : fmt::format("dif {}", name);

@@ -147,7 +147,7 @@ class Generate {
     settings_.available_bytes = available_memory(backend_name_);
     settings_.record_plans = !options_.plan_out.empty();
     DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
-    if (options_.why) fmt::print(stderr, "{}", why_text());
+    if (options_.why) cli::say(why_text());
     if (settings_.record_plans) DIF_TRY(write_plans());
     if (!options_.no_metadata || report_.wanted()) {
       DIF_ASSIGN(model_digest_, model_digest(*model_, cache_));
@@ -187,7 +187,7 @@ class Generate {
     DIF_TRY(choose_size(size));
     if (given("--seed")) {
       DIF_ASSIGN(seed_, parse_seed(options_.seed));
-      if (options_.seed == "-1") fmt::print(stderr, "seed {}\n", seed_);
+      if (options_.seed == "-1") cli::say(fmt::format("seed {}\n", seed_));
     }
     DIF_TRY(choose_dtypes());
     if (given("--passes")) passes_text_ = options_.passes;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/tool.h"
+
 namespace dif::cli {
 
 namespace {
@@ -66,7 +68,7 @@ void Progress::draw(bool done) {
     std::string line = fmt::format(R"({{"progress":"{}","done":{},"total":{},"seconds":{:.3f})", stage_,
                                    done_, total_, seconds);
     if (measurable) line += fmt::format(R"(,"per_second":{:.3f},"eta_seconds":{:.3f})", rate, left);
-    fmt::print(stderr, "{},\"finished\":{}}}\n", line, done);
+    say(fmt::format("{},\"finished\":{}}}\n", line, done));
   } else if (style_ == ProgressStyle::kBar) {
     std::string line = fmt::format("\r\x1b[K{:<9}", stage_);
     if (total_ != 0) {
@@ -77,7 +79,7 @@ void Progress::draw(bool done) {
     line += fmt::format("  {}", duration(seconds));
     if (measurable) line += fmt::format(", {:.2f} {}s/s", rate, unit_);
     if (measurable && !done) line += fmt::format(", {} left", duration(left));
-    fmt::print(stderr, "{}{}", line, done ? "\n" : "");
+    say(fmt::format("{}{}", line, done ? "\n" : ""));
     std::fflush(stderr);
   }
 }

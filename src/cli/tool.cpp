@@ -17,7 +17,7 @@ namespace dif::cli {
 namespace {
 
 int finish(const Error& error) {
-  fmt::print(stderr, "{}: {}\n", error.code == ErrorCode::kCancelled ? "stopped" : "error", error.message);
+  say(fmt::format("{}: {}\n", error.code == ErrorCode::kCancelled ? "stopped" : "error", error.message));
   return exit_status(error.code);
 }
 
@@ -57,8 +57,12 @@ void examples(CLI::App& app, std::string_view lines) {
   app.footer(fmt::format("\nExamples:\n{}", lines));
 }
 
+void say(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 void print_warning(std::string_view sentence) {
-  fmt::print(stderr, "warning: {}\n", sentence);
+  say(fmt::format("warning: {}\n", sentence));
 }
 
 Status print_result(std::string_view text) {

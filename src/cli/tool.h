@@ -31,6 +31,8 @@ int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>&
 /// Text below the options in --help, one example a line.
 void examples(CLI::App& app, std::string_view lines);
 
+/// Prints on stderr as it is. A stderr that is full or closed is no error: nobody could be told.
+void say(std::string_view text);
 /// Prints one sentence on stderr.
 void print_warning(std::string_view sentence);
 /// Prints on stdout. A reader that closed its end of the pipe is no error. Errors: Io (disk full).

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +34,8 @@ inline std::string read_text(const std::filesystem::path& path) {
 }
 
 /// A started program. Its stdin is empty; its folder is a scratch folder of its own unless `folder` is given.
+/// All programs of one test program share a cache folder, unless `environment` names another: never the
+/// user's.
 class Running {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -91,7 +94,10 @@ class Running {
   }
 
  private:
-  static std::vector<std::string> inherited(const Environment& changes) {
+  static std::vector<std::string> inherited(Environment changes) {
+    static const ScratchDir cache;
+    if (std::ranges::none_of(changes, [](const auto& change) { return change.first == "DIF_CACHE_DIR"; }))
+      changes.emplace_back("DIF_CACHE_DIR", cache.path().string());
     std::vector<std::string> result;
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string text = *variable;
