@@ -385,6 +385,7 @@ Status Executor::check_finite(const Step& step, const std::vector<BufferView>& p
     if (found.all_finite) continue;
     double largest = 0;
     for (const ir::ValueId operand : step.in) {
+      if (!place(operand, places)) continue;  // a constant that its kernel repacked and handed back
       DIF_ASSIGN(const FiniteSurvey input, survey(operand));
       largest = std::max(largest, input.largest_finite);
     }

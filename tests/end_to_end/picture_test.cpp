@@ -55,7 +55,7 @@ void expect_grid_pictures(GenerationSettings settings, std::size_t first, std::s
     EXPECT_EQ(static_cast<std::size_t>(best), i)
         << "it looks like \"" << prompts.at(static_cast<std::size_t>(best)) << "\"";
     EXPECT_GE(likenesses[i], bound);
-    RecordProperty(settings.prompt, fmt::format("{:.1f} dB", likenesses[i]));
+    testing::Test::RecordProperty(settings.prompt, fmt::format("{:.1f} dB", likenesses[i]));
   }
 }
 
