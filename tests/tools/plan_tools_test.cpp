@@ -163,5 +163,36 @@ TEST_F(PlanTools, WhatADryRunPredictsIsWhatARunAllocates) {
   EXPECT_GE(memory.at("device_peak_bytes"), arena);
 }
 
+// --- the cache --------------------------------------------------------------------------------------------
+
+TEST_F(PlanTools, KeepsTheModelsDigestBetweenRunsAndNeverFailsForIt) {
+  const auto draw = [&](Arguments more) {
+    more.insert(more.end(), {"-o", "x.png"});
+    const Finished finished = run("dif", generate(more));
+    EXPECT_EQ(finished.status, 0) << finished.err;
+    return std::pair(read_text(path("x.png")), finished.err);
+  };
+  const auto plain = draw({"--no-cache"});
+  EXPECT_EQ(plain.second, "");
+  EXPECT_EQ(files(), std::set<std::string>{"x.png"});
+
+  const std::filesystem::path area = path("cache/model-digests");
+  EXPECT_EQ(draw({"--cache-dir", "cache"}), plain);
+  std::vector<std::filesystem::path> entries(std::filesystem::directory_iterator(area), {});
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(draw({"--cache-dir", "cache"}), plain) << "with the digest from the cache";
+
+  std::ofstream(entries.front(), std::ios::binary) << "damaged";
+  const auto damaged = draw({"--cache-dir", "cache"});
+  EXPECT_EQ(damaged.first, plain.first);
+  EXPECT_EQ(damaged.second.rfind("warning: the cache is not used: ", 0), 0U) << damaged.second;
+  EXPECT_EQ(std::ranges::count(damaged.second, '\n'), 1) << damaged.second;
+  EXPECT_EQ(draw({"--cache-dir", "cache"}), plain) << "it was written again";
+
+  const auto unwritable = draw({"--cache-dir", "x.png"});
+  EXPECT_EQ(unwritable.first, plain.first);
+  EXPECT_EQ(std::ranges::count(unwritable.second, '\n'), 1) << unwritable.second;
+}
+
 }  // namespace
 }  // namespace dif::test
