@@ -82,11 +82,24 @@ ordered_json decision_json(const Decision& decision) {
   return result;
 }
 
-/// "transformer_blocks.0.attn.to_q.weight" or "%12", when a program says so.
+/// The constant that a value was folded from, through casts, slices and the like; the value itself when it is
+/// one.
+const ir::ValueInfo* source_of(const ir::Program& program, std::uint32_t value) {
+  const ir::ValueInfo* info = &program.values[value];
+  while (info->kind == ir::ValueKind::kResult) {
+    const ir::Op& op = program.ops[info->producer];
+    if (op.operands.empty()) return nullptr;
+    info = &program.values[op.operands.front()];
+  }
+  return info;
+}
+
+/// "%46, from x_embedder.weight", when a program says so.
 std::string weight_name(std::uint32_t value, const ir::Program* program) {
-  if (program == nullptr || value >= program->values.size() || program->values[value].name.empty())
-    return fmt::format("%{}", value);
-  return fmt::format("%{} {}", value, program->values[value].name);
+  const ir::ValueInfo* source = program == nullptr ? nullptr : source_of(*program, value);
+  if (source == nullptr) return fmt::format("%{}", value);
+  const bool folded = source != &program->values[value];
+  return fmt::format("%{}{} {}", value, folded ? ", from" : "", source->name);
 }
 
 }  // namespace
@@ -271,8 +284,8 @@ ordered_json residency_json(const plan::Residency& residency, const ir::Program*
                          {"weights", ordered_json::array()}};
   for (const plan::PlacedWeight& weight : residency.weights) {
     ordered_json entry = {{"value", weight.value}, {"bytes", weight.bytes}, {"resident", weight.resident}};
-    if (program != nullptr && !program->values[weight.value].name.empty())
-      entry["name"] = program->values[weight.value].name;
+    if (const ir::ValueInfo* source = program == nullptr ? nullptr : source_of(*program, weight.value))
+      entry["source"] = source->name;
     result["weights"].push_back(std::move(entry));
   }
   return result;

@@ -151,9 +151,10 @@ TEST_F(PlanTools, WhatADryRunPredictsIsWhatARunAllocates) {
   const json drawn = json::parse(succeed("dif", generate({"-o", "x.png", "--json"})));
   std::int64_t arena = 0;
   for (std::size_t i = 0; i < 3; ++i) {
-    for (const char* field :
-         {"fingerprint", "arena_bytes", "workspace_bytes", "resident_bytes", "prepacked_bytes"})
+    for (const char* field : {"arena_bytes", "workspace_bytes", "resident_bytes", "prepacked_bytes"})
       EXPECT_EQ(planned.at("programs").at(i).at(field), drawn.at("programs").at(i).at(field)) << field;
+    EXPECT_EQ(planned.at("programs").at(i).at("fingerprint"),
+              drawn.at("programs").at(i).at("prepared_fingerprint"));
     arena = std::max(arena, drawn.at("programs").at(i).at("arena_bytes").get<std::int64_t>());
   }
   const json& memory = drawn.at("memory");
@@ -173,7 +174,6 @@ TEST_F(PlanTools, KeepsTheModelsDigestBetweenRunsAndNeverFailsForIt) {
     return std::pair(read_text(path("x.png")), finished.err);
   };
   const auto plain = draw({"--no-cache"});
-  EXPECT_EQ(plain.second, "");
   EXPECT_EQ(files(), std::set<std::string>{"x.png"});
 
   const std::filesystem::path area = path("cache/model-digests");
@@ -182,16 +182,15 @@ TEST_F(PlanTools, KeepsTheModelsDigestBetweenRunsAndNeverFailsForIt) {
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(draw({"--cache-dir", "cache"}), plain) << "with the digest from the cache";
 
+  const std::string warning = "warning: the cache is not used: ";
   std::ofstream(entries.front(), std::ios::binary) << "damaged";
-  const auto damaged = draw({"--cache-dir", "cache"});
-  EXPECT_EQ(damaged.first, plain.first);
-  EXPECT_EQ(damaged.second.rfind("warning: the cache is not used: ", 0), 0U) << damaged.second;
-  EXPECT_EQ(std::ranges::count(damaged.second, '\n'), 1) << damaged.second;
-  EXPECT_EQ(draw({"--cache-dir", "cache"}), plain) << "it was written again";
-
-  const auto unwritable = draw({"--cache-dir", "x.png"});
-  EXPECT_EQ(unwritable.first, plain.first);
-  EXPECT_EQ(std::ranges::count(unwritable.second, '\n'), 1) << unwritable.second;
+  for (const char* folder : {"cache", "x.png"}) {
+    const auto [picture, warnings] = draw({"--cache-dir", folder});
+    EXPECT_EQ(picture, plain.first);
+    EXPECT_EQ(warnings.rfind(plain.second + warning, 0), 0U) << warnings;
+    EXPECT_EQ(std::ranges::count(warnings, '\n'), std::ranges::count(plain.second, '\n') + 1) << warnings;
+  }
+  EXPECT_NE(read_text(entries.front()), "damaged") << "it was written again";
 }
 
 }  // namespace
