@@ -40,7 +40,7 @@ struct OperandDef {
 };
 
 /// How rows of the result come from the same rows of the operands: what a planner knows in order to let one
-/// kernel execute several operations (plan/fusion.h). A row is what follows the first k dimensions of a shape.
+/// kernel execute several operations (plan/fusion.h). A row is what follows the first k dimensions.
 enum class RowRule : std::uint8_t {
   kNone,         ///< an element may depend on anything
   kElementwise,  ///< an element depends on the elements at its place; operands broadcast as in add
