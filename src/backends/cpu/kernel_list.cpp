@@ -22,6 +22,7 @@ std::span<const runtime::KernelEntry> kernel_list() {
         {&ops::kLinear, "onednn_matmul_f32", make_upcast_linear},
         {&ops::kConv2d, "onednn_convolution", make_onednn_conv2d},
         {&ops::kConv2d, "onednn_convolution_f32", make_upcast_conv2d},
+        {&ops::kAttention, "streaming_attention_bf16", make_bf16_attention},
         {&ops::kAttention, "streaming_attention", make_attention},
         {&ops::kRmsNorm, "simd_rms_norm", make_rms_norm},
         {&ops::kLayerNorm, "simd_layer_norm", make_layer_norm},

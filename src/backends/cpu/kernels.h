@@ -17,6 +17,8 @@ MakeResult make_onednn_conv2d(const KernelRequest& request);
 MakeResult make_upcast_linear(const KernelRequest& request);
 MakeResult make_upcast_conv2d(const KernelRequest& request);
 
+/// The products of bf16 in bf16 pairs, on processors that have them; probabilities are rounded to bf16.
+MakeResult make_bf16_attention(const KernelRequest& request);
 MakeResult make_attention(const KernelRequest& request);
 
 MakeResult make_rms_norm(const KernelRequest& request);

@@ -311,6 +311,36 @@ TEST(CpuAttention, AgreesWithF64ForHeadsFrom8To1024) {
   });
 }
 
+TEST(CpuAttention, ProductsOfPairsAgreeWhereTheProcessorHasThem) {
+  const AttentionCase cases[] = {
+      {2, 150, 150, 6, 6, 32, 32}, {1, 130, 130, 4, 2, 32, 32, true}, {1, 70, 201, 2, 1, 8, 8},
+      {1, 5, 300, 3, 3, 20, 13},   {1, 65, 65, 1, 1, 64, 64, true},   {1, 97, 129, 2, 2, 128, 128},
+      {1, 33, 67, 1, 1, 512, 512}, {1, 1, 1, 1, 1, 8, 8, true},       {1, 3, 65, 2, 2, 6, 9}};
+  for_each_instruction_set([&] {
+    const bool here =
+        cpu_features().avx512_bf16 && multiplies_bf16() && instruction_set() == std::string("AVX3");
+    for (const AttentionCase& c : cases) {
+      for (const bool masked : {false, true}) {
+        const auto run = attention_run(
+            DType::kBF16, c,
+            masked ? std::optional(mask_of(c.batch, c.n_keys, [](auto, auto i) { return i % 7 != 3; }))
+                   : std::nullopt);
+        const HostTensor y = expected(*run, runtime::function_kernel<reference::attention>);
+        const Status made = run->make(make_bf16_attention);
+        ASSERT_EQ(made.has_value(), here);
+        if (!here) {
+          EXPECT_EQ(made.error().code, ErrorCode::kDeclined);
+          continue;
+        }
+        ASSERT_TRUE(run->run());
+        EXPECT_LT(relative_error(run->y(), y), kRoundTolerance) << text(run->view().in(0));
+      }
+    }
+  });
+  const auto odd = attention_run(DType::kBF16, {1, 4, 4, 1, 1, 7, 7}, std::nullopt);
+  EXPECT_FALSE(odd->make(make_bf16_attention));
+}
+
 TEST(CpuAttention, MasksKeysAndGivesZerosWithoutAny) {
   const AttentionCase cases[] = {{3, 100, 100, 2, 1, 16, 16, true}, {3, 60, 190, 2, 2, 24, 24}};
   for_each_instruction_set([&] {
@@ -370,6 +400,12 @@ TEST(CpuAttention, SameBytesForAnyNumberOfThreads) {
                              mask_of(1, 512, [](auto, auto i) { return i < 37; }));
       },
       make_attention);
+  if (multiplies_bf16() && cpu_features().avx512_bf16)
+    expect_thread_invariance(
+        [] {
+          return attention_run(DType::kBF16, {2, 576, 576, 6, 6, 32, 32}, std::nullopt);
+        },
+        make_bf16_attention);
 }
 
 TEST(CpuSilu, HasFullF32AccuracyEverywhere) {
