@@ -66,15 +66,13 @@ class Bench:
 
 
 def planned_bytes(document):
-    """Arena with scratch, and prepacked weights, at the worst moment: the encoder's memory is given back before the
-    step's and the decoder's is taken."""
-    encode = [program for program in document["programs"] if program["name"].startswith("encode")]
-    others = [program for program in document["programs"] if program not in encode]
-
-    def worst(*keys):
-        return max(sum(program[key] for program in programs for key in keys) for programs in (encode, others))
-
-    return worst("arena_bytes", "workspace_bytes"), worst("prepacked_bytes")
+    """The arena that the chain's programs take turns with, with its scratch, and the weights that are prepacked at the
+    worst moment: the encoder's are given back before the step's and the decoder's are made."""
+    encode = [program["prepacked_bytes"] for program in document["programs"] if program["name"].startswith("encode")]
+    others = [program["prepacked_bytes"] for program in document["programs"] if not program["name"].startswith("encode")]
+    memory = document["memory"]
+    arena = memory["arena_bytes"]["predicted"] + memory["workspace_bytes"]["predicted"]
+    return arena, max(sum(encode), sum(others))
 
 
 def options_of(request):

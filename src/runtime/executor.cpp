@@ -46,10 +46,11 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
     DIF_TRY(device.begin_run());
     DIF_TRY(options.plan_only ? executor->stand_in_for_constants()
                               : executor->bind_constants(std::move(constants)));
-    DIF_TRY(executor->fold());
+    executor->count_readers();
     std::vector<Step> group_steps;
     DIF_TRY(executor->make_groups(options, group_steps));
     DIF_TRY(executor->make_steps(std::move(group_steps)));
+    for (const ir::Output& output : executor->program_.outputs) DIF_TRY(executor->fold({&output.value, 1}));
     executor->release_unread(options);
   }
   executor->make_report(options);
@@ -100,26 +101,46 @@ Status Executor::stand_in_for_constants() {
   return ok();
 }
 
-/// Runs what depends on constants alone, and drops intermediate results as soon as nothing needs them any
-/// more.
-Status Executor::fold() {
-  std::vector<std::uint32_t> readers(program_.values.size());
-  for (ir::OpId op = 0; op < program_.ops.size(); ++op)
-    for (const ir::ValueId operand : program_.ops[op].operands) ++readers[plan_.values[operand].root];
-  for (const ir::Output& output : program_.outputs) ++readers[plan_.values[output.value].root];
+/// How often each folded value will be read while kernels are made. Views read nothing: who reads them reads
+/// their root.
+void Executor::count_readers() {
+  readers_.resize(program_.values.size());
+  folds_made_.resize(program_.ops.size());
+  for (const ir::Op& op : program_.ops)
+    if (!op.def->is_view)
+      for (const ir::ValueId operand : op.operands) ++readers_[plan_.values[operand].root];
+  for (const ir::Output& output : program_.outputs) ++readers_[plan_.values[output.value].root];
+}
 
-  for (ir::OpId op = 0; op < program_.ops.size(); ++op) {
-    if (!plan_.folded[op]) continue;
-    const ir::Op& node = program_.ops[op];
-    if (!node.def->is_view) DIF_TRY(fold_operation(op));
-    for (const ir::ValueId operand : node.operands) {
-      const ir::ValueId root = plan_.values[operand].root;
-      if (--readers[root] != 0 || plan_.values[root].storage != Storage::kFolded) continue;
-      owned_[root] = DeviceBuffer();
-      fixed_places_[root] = {};
+/// Runs the operations that make `values`, where those depend on constants alone. Only now, when somebody
+/// needs them: weights that are cast and then repacked would else all be there in both forms at once.
+Status Executor::fold(std::span<const ir::ValueId> values) {
+  std::vector<ir::OpId> ops;
+  const auto add_producers = [&](std::span<const ir::ValueId> wanted) {
+    for (const ir::ValueId value : wanted) {
+      const ir::ValueId root = plan_.values[value].root;
+      const ir::OpId op = program_.values[root].producer;
+      if (plan_.values[root].storage != Storage::kFolded || folds_made_[op]) continue;
+      folds_made_[op] = true;
+      ops.push_back(op);
     }
+  };
+  add_producers(values);
+  for (std::size_t i = 0; i < ops.size(); ++i) add_producers(program_.ops[ops[i]].operands);
+  std::ranges::sort(ops);
+  for (const ir::OpId op : ops) {
+    DIF_TRY(fold_operation(op));
+    for (const ir::ValueId operand : program_.ops[op].operands) drop_reader(operand);
   }
   return ok();
+}
+
+/// Frees a folded value when nobody will read it any more.
+void Executor::drop_reader(ir::ValueId value) {
+  const ir::ValueId root = plan_.values[value].root;
+  if (--readers_[root] != 0 || plan_.values[root].storage != Storage::kFolded) return;
+  owned_[root] = DeviceBuffer();
+  fixed_places_[root] = {};
 }
 
 Status Executor::fold_operation(ir::OpId op) {
@@ -147,6 +168,7 @@ Status Executor::make_groups(const ExecutorOptions& options, std::vector<Step>& 
   refusals_ = std::move(fusion.refusals);
   std::vector<plan::Group> kept;
   for (plan::Group& group : fusion.groups) {
+    DIF_TRY(fold(group.inputs));
     DIF_ASSIGN(Step step, make_group_step(group, options));
     if (*step.kernel_name == '\0') {
       declined_groups_.push_back({std::move(group), std::move(step.declined)});
@@ -168,8 +190,11 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
       continue;
     }
     if (plan_.folded[planned.op] || program_.ops[planned.op].def->is_view) continue;
+    DIF_TRY(fold(program_.ops[planned.op].operands));
     auto step = make_step(planned.op);
     if (step) {
+      for (std::size_t i = 0; i < step->in.size(); ++i)
+        if (!step->reads[i]) drop_reader(step->in[i]);
       steps_.push_back(std::move(*step));
     } else if (step.error().code != ErrorCode::kUnavailable) {
       return tl::unexpected<Error>(std::move(step.error()));
@@ -290,6 +315,7 @@ void Executor::make_report(const ExecutorOptions& options) {
   const auto with_reasons = [](nlohmann::json& entry, const std::vector<std::string>& declined) {
     if (!declined.empty()) entry["declined"] = declined;
   };
+  std::ranges::sort(folded_steps_, {}, &Step::op);
   for (const Step& step : folded_steps_) {
     describe(step, step.op)["folded"] = true;
     with_reasons(operations.back(), step.declined);

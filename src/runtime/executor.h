@@ -122,7 +122,9 @@ class Executor {
 
   Status bind_constants(std::vector<HostConstant> constants);
   Status stand_in_for_constants();
-  Status fold();
+  void count_readers();
+  Status fold(std::span<const ir::ValueId> values);
+  void drop_reader(ir::ValueId value);
   Status fold_operation(ir::OpId op);
   Status make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps);
   Status make_steps(std::vector<Step> group_steps);
@@ -146,6 +148,8 @@ class Executor {
   std::vector<ir::OpView> views_;         ///< per operation
   std::vector<BufferView> fixed_places_;  ///< per root value: constants and folded values
   std::vector<DeviceBuffer> owned_;       ///< per root value: copies of constants, folded values
+  std::vector<std::uint32_t> readers_;    ///< per root value: who may still read it while kernels are made
+  std::vector<bool> folds_made_;          ///< per operation
   std::unique_ptr<void, void (*)(void*)> stand_in_{nullptr,
                                                    nullptr};  ///< for all constants when planning only
   DeviceBuffer device_stand_in_;

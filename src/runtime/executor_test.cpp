@@ -168,6 +168,58 @@ TEST(Executor, AFailureWhileFoldingNamesTheOperation) {
                "while folding operation 0");
 }
 
+Status twice(const ir::OpView&, const KernelArgs& args) {
+  for (int i = 0; i < 4; ++i) args.out[0].data<float>()[i] = 2 * args.in[0].data<float>()[i];
+  return ok();
+}
+
+Result<std::unique_ptr<Kernel>> make_lean_packed_add(const KernelRequest& request) {
+  struct Lean : PackedAdd {
+    using PackedAdd::PackedAdd;
+    std::uint64_t workspace_bytes() const override { return 0; }
+  };
+  return std::make_unique<Lean>(request.constants[1]);
+}
+
+const KernelEntry kFoldingKernels[] = {{&ops::kAdd, "packed", make_lean_packed_add},
+                                       {&ops::kMulScalar, "twice", function_kernel<twice>}};
+
+TEST(Executor, FoldedWeightsThatAreRepackedAreThereOneAtATime) {
+  constexpr int kWeights = 64;
+  ir::Builder b("fold");
+  ir::Value y = b.input("x", kFour);
+  for (int i = 0; i < kWeights; ++i) {
+    const ir::Value folded = ops::mul_scalar(b, b.constant(fmt::format("w{}", i), kFour), 2);
+    y = ops::add(b, ops::add(b, y, folded), folded);
+  }
+  b.output("y", y);
+  const float w[4] = {1, 2, 3, 4};
+  Fixture f;
+  const auto executor = f.prepare(finish(b), kFoldingKernels, std::vector<HostConstant>(kWeights, {w, 16}));
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_LE(f.device.peak_bytes(), (*executor)->report().arena_bytes + 16);
+  EXPECT_EQ((*executor)->report().resident_bytes, 0U);
+  const auto details = nlohmann::json::parse((*executor)->report().details);
+  EXPECT_EQ(details.at("operations").size(), 3U * kWeights) << "each weight is folded once";
+
+  float x[4] = {}, sum[4];
+  const std::vector<BufferView> inputs = {{x, 0}}, outputs = {{sum, 0}};
+  ASSERT_TRUE((*executor)->run(inputs, outputs, {}));
+  EXPECT_EQ(sum[3], 2 * 2 * 4.0f * kWeights);
+}
+
+TEST(Executor, ALongChainOfConstantsNeedsNoStack) {
+  ir::Builder b("chain");
+  ir::Value w = b.constant("w", kFour);
+  for (int i = 0; i < 40'000; ++i) w = ops::mul_scalar(b, w, 2);
+  b.output("y", ops::add(b, b.input("x", kFour), w));
+  const float weights[4] = {};
+  Fixture f;
+  const auto executor = f.prepare(finish(b), kFoldingKernels, {{weights, 16}});
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_LE(f.device.peak_bytes(), (*executor)->report().arena_bytes + 32);
+}
+
 // --- memory -----------------------------------------------------------------------------------------------
 
 TEST(HostDevice, GivesAlignedMemoryUnderItsCap) {

@@ -87,11 +87,12 @@ class Verdicts(unittest.TestCase):
         self.assertEqual([row["verdict"] for row in numbers.rows], ["FAIL", "FAIL"])
 
     def test_memory_is_that_of_the_worst_moment(self):
-        def program(name, arena, prepacked):
-            return {"name": name, "arena_bytes": arena, "workspace_bytes": 0, "prepacked_bytes": prepacked}
+        def program(name, prepacked):
+            return {"name": name, "prepacked_bytes": prepacked}
 
-        document = {"programs": [program("encode", 10, 500), program("step", 3, 100), program("decode", 4, 100)]}
-        self.assertEqual(workloads.planned_bytes(document), (10, 500))
+        document = {"programs": [program("encode", 500), program("step", 300), program("decode", 100)],
+                    "memory": {"arena_bytes": {"predicted": 10}, "workspace_bytes": {"predicted": 2}}}
+        self.assertEqual(workloads.planned_bytes(document), (12, 500))
 
     def test_slow_pointwise_kernels_are_found_by_size(self):
         def row(name, seconds, gb_per_second, share):
