@@ -114,7 +114,7 @@ PICTURE = {"prompt": "a red apple", "seed": 42, "width": 128, "height": 128, "st
            "text_tokens": 512}
 
 
-def picture(bench, numbers):
+def picture(bench, numbers, with_grids=True):
     model = bench.root / "models/emoji-klein"
     loops = bench.loops(model)
     result = {"request": PICTURE, "in_process": draw_by_turns(bench, loops, PICTURE, "picture", bench.runs)}
@@ -135,7 +135,8 @@ def picture(bench, numbers):
     result["memory"] = bench.memory(PICTURE, model)
     judge_picture(result, numbers)
     judge_bytes(bench, numbers)
-    judge_grids(bench, numbers, "dif-auto" in competitors)
+    if with_grids:
+        judge_grids(bench, numbers, "dif-auto" in competitors)
     judge_bf16(bench, numbers, "dif-auto" in competitors)
     return result, versions
 
