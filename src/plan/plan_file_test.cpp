@@ -53,6 +53,7 @@ TEST(PlanRecord, HoldsStepsPlacesAndWhy) {
     text += fmt::format("{} {}: {}: {}\n", decision_kind_name(decision.kind), decision.id, decision.verdict,
                         decision.reason);
   EXPECT_EQ(text, R"(folded 0: computed at prepare: its operands are constants
+view 4: nothing runs: %6 has the bytes of %5
 group 2: group 0: 4 rows go through 2 silu, 3 mul together
 group 3: group 0: 4 rows go through 2 silu, 3 mul together
 arena 3: arena 0 + 512: lives in steps 1 to 2

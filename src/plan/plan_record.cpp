@@ -30,6 +30,7 @@ class LayoutRecorder {
     for (OpId id = 0; id < program_.ops.size(); ++id)
       if (plan_.folded[id] && !program_.ops[id].def->is_view)
         operation(DecisionKind::kFolded, id, "computed at prepare", "its operands are constants");
+    for (OpId id = 0; id < program_.ops.size(); ++id) view(id);
     for (std::size_t i = 0; i < plan_.groups.size(); ++i) group(i);
     for (const Refusal& refusal : refusals)
       operation(DecisionKind::kGroupEnd, refusal.op,
@@ -45,6 +46,13 @@ class LayoutRecorder {
   }
   void value(DecisionKind kind, ValueId id, std::string verdict, std::string reason) {
     record_.decisions.push_back({kind, SubjectKind::kValue, id, std::move(verdict), std::move(reason)});
+  }
+
+  void view(OpId id) {
+    if (!program_.ops[id].def->is_view) return;
+    const ValueId result = program_.ops[id].results.front();
+    operation(DecisionKind::kView, id, "nothing runs",
+              fmt::format("%{} has the bytes of %{}", result, plan_.values[result].root));
   }
 
   void group(std::size_t index) {

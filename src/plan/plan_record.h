@@ -14,7 +14,7 @@ namespace dif::plan {
 
 enum class DecisionKind : std::uint8_t {
   kFolded,     ///< an operation is computed at prepare
-  kView,       ///< a value has the bytes of another one
+  kView,       ///< a value has the bytes of another one, and its operation does not run
   kArena,      ///< a value's place in the arena and when it lives
   kRegister,   ///< a value that never is in memory
   kGroup,      ///< an operation runs in a group
