@@ -35,17 +35,29 @@ struct Options {
   std::optional<std::int64_t> reserve_mib, host_mib, pinned_mib, workspace_mib, staging_mib;
 };
 
+/// The entry of that device in a plug-in's document; what the document does not say is taken as one device.
+Result<ordered_json> find_device(const ordered_json& document, const std::string& backend, int index) {
+  if (document.is_object() && document.contains("unavailable"))
+    return fail(ErrorCode::kUnavailable, "backend {}: {}", backend,
+                document["unavailable"].is_string() ? document["unavailable"].get<std::string>()
+                                                    : "it has no device");
+  const bool listed = document.is_object() && document.contains("devices") && document["devices"].is_array();
+  const std::size_t count = listed ? document["devices"].size() : 1;
+  if (index < 0 || static_cast<std::size_t>(index) >= count)
+    return fail(ErrorCode::kUnavailable, "backend {} has no device {}; there {} {}, numbered from 0", backend,
+                index, count == 1 ? "is" : "are", count);
+  return listed ? document["devices"][static_cast<std::size_t>(index)] : ordered_json();
+}
+
 /// What does not change while the machine stays as it is; the fingerprint is over exactly this.
 Result<ordered_json> read_target(const Options& options) {
   const bool automatic = options.backend == "auto";
   auto library = runtime::BackendLibrary::load_by_name(automatic ? "cpu" : options.backend);
   if (!library && automatic) library = runtime::BackendLibrary::load_by_name("reference");
   if (!library) return tl::unexpected<Error>(std::move(library.error()));
-  if (options.device != 0)
-    return fail(ErrorCode::kUnavailable, "backend {} has no device {}; its only one is 0", (*library)->name(),
-                options.device);
   DIF_ASSIGN(const std::string probe, (*library)->probe());
   const ordered_json document = ordered_json::parse(probe, nullptr, false);
+  DIF_ASSIGN(const ordered_json device, find_device(document, (*library)->name(), options.device));
   const cli::Machine machine = cli::read_machine();
   utsname system = {};
   uname(&system);
@@ -56,6 +68,7 @@ Result<ordered_json> read_target(const Options& options) {
   target["processor"] = machine.processor;
   target["features"] = machine.features;
   if (document.is_object() && document.contains("libraries")) target["libraries"] = document["libraries"];
+  if (device.is_object() && device.contains("driver")) target["device"] = device;
   return target;
 }
 
@@ -90,6 +103,9 @@ std::string screen(const ordered_json& document) {
     line(key, target[key].get<std::string>());
   line("features", fmt::format("{}", fmt::join(target["features"].get<std::vector<std::string>>(), " ")));
   if (target.contains("libraries")) line("libraries", target["libraries"].dump());
+  if (target.contains("device"))
+    for (const auto& [key, value] : target["device"].items())
+      line(key == "name" ? "device" : key, value.is_string() ? value.get<std::string>() : value.dump());
   for (const auto& [key, value] : document["budget"].items())
     line(key, key == "cpus" ? value.dump() : ir::amount_text(value.get<double>(), "B"));
   return text;
@@ -107,7 +123,7 @@ Status probe(const Options& options, const cli::ReportOptions& report) {
 int run(int argc, char** argv) {
   CLI::App app{"Print the target profile of this machine and what a plan may use of it now.", "difprobe"};
   Options o;
-  app.add_option("--backend", o.backend, "what to probe: auto, cpu, or another libdif_NAME.so")
+  app.add_option("--backend", o.backend, "what to probe: auto, cpu, opencl, or another libdif_NAME.so")
       ->capture_default_str();
   cli::expect_whole(app.add_option("--device", o.device, "device index")->capture_default_str(), 0,
                     INT32_MAX);

@@ -273,7 +273,8 @@ class Run {
     result["memory"] = {
         {"arena_bytes", memory_.arena_bytes},         {"workspace_bytes", memory_.workspace_bytes},
         {"resident_bytes", memory_.resident_bytes},   {"streamed_bytes", memory_.streamed_bytes},
-        {"prepacked_bytes", memory_.prepacked_bytes}, {"pinned_host_bytes", memory_.pinned_host_bytes}};
+        {"prepacked_bytes", memory_.prepacked_bytes}, {"pinned_host_bytes", memory_.pinned_host_bytes},
+        {"host_operations", memory_.host_operations}};
     result["outputs"] = ordered_json::array();
     for (const Target& target : targets_)
       result["outputs"].push_back({{"name", program_.outputs[target.output].name}, {"file", target.file}});

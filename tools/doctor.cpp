@@ -129,7 +129,14 @@ class Doctor {
         add({"backend " + name, Verdict::kProblem, probe.error().message, ""});
         continue;
       }
-      add({"backend " + name, Verdict::kGood, probe_text(name, *probe), ""});
+      const std::string text = probe_text(name, *probe);
+      const ordered_json& document = probes_[name];
+      if (document.is_object() && document.contains("unavailable")) {
+        const ordered_json& reason = document["unavailable"];
+        add({"backend " + name, Verdict::kNote, reason.is_string() ? reason.get<std::string>() : text, ""});
+        continue;
+      }
+      add({"backend " + name, Verdict::kGood, text, ""});
       computes_ |= name != "null";
       fast_ |= name != "null" && name != "reference";
     }
@@ -151,8 +158,9 @@ class Doctor {
       for (const ordered_json& entry : parsed[list]) {
         if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) continue;
         text += fmt::format("{}{}", text.empty() ? "" : ", ", entry["name"].get<std::string>());
-        if (entry.contains("version") && entry["version"].is_string())
-          text += " " + entry["version"].get<std::string>();
+        for (const char* key : {"version", "driver"})
+          if (entry.contains(key) && entry[key].is_string())
+            text += (*key == 'd' ? ", driver " : " ") + entry[key].get<std::string>();
       }
     };
     collect("devices");

@@ -395,6 +395,7 @@ class Generate {
                                       {"resident_bytes", memory.resident_bytes},
                                       {"streamed_bytes", memory.streamed_bytes},
                                       {"prepacked_bytes", memory.prepacked_bytes},
+                                      {"host_operations", memory.host_operations},
                                       {"details", details_of(memory)}});
     }
     document["memory"] = {

@@ -21,7 +21,10 @@ extern "C" {
 #endif
 
 /* A plug-in with another major version is refused. A host accepts any minor version and never calls a
- * function that lies past the plug-in's struct_size. */
+ * function that lies past the plug-in's struct_size. A minor version appends members, or gives a meaning to
+ * reserved ones where 0 keeps the old one:
+ *   1.1  dif_context_options.flags (was reserved), dif_prepare_options.flags, dif_report.context_... and
+ *        n_host_operations */
 #define DIF_ABI_MAJOR 1
 #define DIF_ABI_MINOR 1
 
@@ -68,11 +71,17 @@ typedef struct dif_trace_event {
   uint64_t nanoseconds;
 } dif_trace_event;
 
+enum {
+  /* Operations that the device's kernels decline may run on the host, with copies of their operands and
+   * results in each run; the report counts them. Without this flag such a program is refused in prepare. */
+  DIF_CONTEXT_ALLOW_HOST_FALLBACK = 1u
+};
+
 typedef struct dif_context_options {
   uint32_t struct_size;
-  int32_t device;            /* index, 0 = first */
+  int32_t device;            /* index, 0 = first; one that does not exist is DIF_ERROR_UNAVAILABLE */
   uint32_t threads;          /* host threads, 0 = the CPUs that the process may use */
-  uint32_t reserved;         /* 0 */
+  uint32_t flags;            /* DIF_CONTEXT_...; unknown ones are refused */
   uint64_t memory_cap_bytes; /* of the device memory that this context may hold, 0 = no cap */
   const char* cache_dir;     /* NULL = keep nothing on disk */
   void* user;                /* handed to the callbacks */
@@ -120,10 +129,11 @@ typedef struct dif_prepare_options {
 } dif_prepare_options;
 
 /* What a prepared program holds, in bytes. `details` is a JSON document (kernels per operation and why
- * others declined), owned by the program. */
+ * others declined), owned by the program. The host sets struct_size to what it has room for; the backend
+ * writes no member beyond it and leaves it as it is. */
 typedef struct dif_report {
   uint32_t struct_size;
-  uint32_t n_operations;
+  uint32_t n_operations;    /* of the program */
   uint64_t arena_bytes;     /* intermediate values */
   uint64_t workspace_bytes; /* scratch of kernels */
   uint64_t resident_bytes;  /* constants copied or kept on the device, folded ones included */
@@ -135,6 +145,8 @@ typedef struct dif_report {
   uint64_t context_arena_bytes;     /* the arena that its programs take turns with */
   uint64_t context_workspace_bytes; /* the scratch memory that they take turns with */
   uint64_t context_peak_bytes;      /* the most device memory that it has held at one time */
+  uint32_t n_host_operations;       /* that leave the device (DIF_CONTEXT_ALLOW_HOST_FALLBACK) */
+  uint32_t reserved;                /* 0 */
 } dif_report;
 
 /* An input or output of a run: either host memory or a device value, exactly one of the two. */

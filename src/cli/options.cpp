@@ -55,7 +55,8 @@ void expect_number(CLI::Option* option, double low, double high) {
 }
 
 BackendOptions::BackendOptions(CLI::App& app) {
-  app.add_option("--backend", backend, "executor: auto, cpu, reference, null, or another libdif_NAME.so")
+  app.add_option("--backend", backend,
+                 "executor: auto, cpu, opencl, reference, null, or another libdif_NAME.so")
       ->capture_default_str();
   app.add_option("--backend-plugin", plugin, "a backend library FILE.so instead of --backend");
   expect_whole(app.add_option("--device", device, "device index")->capture_default_str(), 0, INT32_MAX);
@@ -70,6 +71,8 @@ BackendOptions::BackendOptions(CLI::App& app) {
       "where derived data is kept between runs (default: DIF_CACHE_DIR, else diffusion-compiler in "
       "the user's cache folder)");
   app.add_flag("--no-cache", no_cache, "keep nothing between runs, and use nothing that was kept");
+  app.add_flag("--allow-host-fallback", allow_host_fallback,
+               "operations that the device declines run on the host; reports list them");
 }
 
 std::string BackendOptions::cache_folder() const {
@@ -105,6 +108,7 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
   options.device = device;
   options.threads = static_cast<unsigned>(threads);
   options.memory_cap_bytes = memory_cap_mib << 20;
+  options.allow_host_fallback = allow_host_fallback;
   options.cache_folder = cache_folder();
   if (!options.cancelled) options.cancelled = stop_requested;
   if (!options.log)

@@ -22,7 +22,8 @@ void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_
 /// Refuses anything but a decimal number in the range; NaN and infinity are in none.
 void expect_number(CLI::Option* option, double low, double high);
 
-/// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --cache-dir, --no-cache
+/// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --cache-dir, --no-cache,
+/// --allow-host-fallback
 struct BackendOptions {
   explicit BackendOptions(CLI::App& app);
 
@@ -33,6 +34,7 @@ struct BackendOptions {
   std::uint64_t memory_cap_mib = 0;
   std::string cache_dir;
   bool no_cache = false;
+  bool allow_host_fallback = false;
 
   /// Where derived data is kept between runs; empty with --no-cache, or where no variable says where.
   std::string cache_folder() const;

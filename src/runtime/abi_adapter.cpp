@@ -22,6 +22,7 @@ struct dif_context {
   dif_context_options options = {};
   std::unique_ptr<Device> device;
   std::unique_ptr<SharedArena> arena;
+  std::vector<KernelEntry> kernels;  ///< of the definition, then of the host where the caller allows it
 
   RunHooks hooks(std::uint32_t flags) const {
     RunHooks hooks;
@@ -132,6 +133,23 @@ Result<std::uint32_t> read_flags(const dif_prepare_options& options) {
   return options.flags;
 }
 
+/// Says what would help where operations are missing that the host has.
+tl::unexpected<Error> explained(const dif_context& context, Error error) {
+  const bool allowed = (context.options.flags & DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0;
+  if (error.code == ErrorCode::kUnavailable && !allowed && context.definition->host_fallback != nullptr)
+    return with_context(std::move(error), "--allow-host-fallback runs what a device declines on the host");
+  return tl::unexpected<Error>(std::move(error));
+}
+
+void tell_host_operations(const dif_context& context, const std::string& program,
+                          const ExecutorReport& report) {
+  if (report.host_operations == 0 || context.options.log == nullptr) return;
+  const std::string sentence =
+      fmt::format("program {}: {} operations run on the host, with copies to and from the device", program,
+                  report.host_operations);
+  context.options.log(context.options.user, DIF_LOG_WARNING, sentence.c_str());
+}
+
 Status prepare_program(dif_context& context, const dif_prepare_options* options, dif_prepared** prepared) {
   DIF_TRY(check_size(options->struct_size, offsetof(dif_prepare_options, flags), "dif_prepare_options"));
   DIF_ASSIGN(const std::uint32_t flags, read_flags(*options));
@@ -139,7 +157,7 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
   DIF_ASSIGN(ir::Program program, ir::decode(bytes));
   DIF_ASSIGN(std::vector<HostConstant> constants, read_constants(program, *options, flags));
   const BackendDefinition& definition = *context.definition;
-  ExecutorOptions executor_options = {definition.kernels(), definition.executes, {}};
+  ExecutorOptions executor_options = {context.kernels, definition.executes, {}};
   if (definition.group_kernels != nullptr) {
     executor_options.group_kernels = definition.group_kernels();
     executor_options.fusion = definition.fusion;
@@ -149,8 +167,12 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
     executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
   auto result = std::make_unique<dif_prepared>();
   result->context = &context;
-  DIF_ASSIGN(result->executor, Executor::prepare(std::move(program), std::move(constants), *context.device,
-                                                 *context.arena, executor_options));
+  const std::string name = program.name;
+  auto executor = Executor::prepare(std::move(program), std::move(constants), *context.device, *context.arena,
+                                    executor_options);
+  if (!executor) return explained(context, std::move(executor.error()));
+  result->executor = std::move(*executor);
+  tell_host_operations(context, name, result->executor->report());
   *prepared = result.release();
   return ok();
 }
@@ -340,6 +362,16 @@ class Loop {
 
 }  // namespace
 
+namespace dif::runtime {
+
+Status expect_only_device(const char* backend, const DeviceOptions& options) {
+  if (options.device == 0) return ok();
+  return fail(ErrorCode::kUnavailable, "backend {} has no device {}; its only one is 0", backend,
+              options.device);
+}
+
+}  // namespace dif::runtime
+
 namespace dif::runtime::internal {
 
 dif_code probe(const BackendDefinition& definition, std::string& document, const char** json,
@@ -356,8 +388,16 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
   return guarded(error, [&]() -> Status {
     DIF_TRY(check_size(options->struct_size, sizeof(dif_context_options), "dif_context_options"));
     auto result = std::make_unique<dif_context>();
+    if ((options->flags & ~DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0)
+      return invalid_input("context flags {:#x} are unknown", options->flags);
     result->definition = &definition;
     result->options = *options;
+    const std::span<const KernelEntry> own = definition.kernels();
+    result->kernels.assign(own.begin(), own.end());
+    if ((options->flags & DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0 && definition.host_fallback != nullptr) {
+      const std::span<const KernelEntry> host = definition.host_fallback();
+      result->kernels.insert(result->kernels.end(), host.begin(), host.end());
+    }
     DeviceOptions device_options = {options->device,
                                     options->threads,
                                     options->memory_cap_bytes,
@@ -405,6 +445,7 @@ dif_backend_api common_api(const BackendDefinition& definition) {
       result.context_arena_bytes = context.arena->arena_bytes();
       result.context_workspace_bytes = context.arena->workspace_bytes();
       result.context_peak_bytes = context.device->peak_bytes();
+      result.n_host_operations = found.host_operations;
       std::memcpy(report, &result, std::min<std::size_t>(size, sizeof(result)));
       return ok();
     });

@@ -31,7 +31,12 @@ struct BackendDefinition {
   bool executes = true;                                            ///< false: plans, and writes zeros
   std::span<const GroupKernelEntry> (*group_kernels)() = nullptr;  ///< null: each operation runs by itself
   plan::FusionRules fusion = {};                                   ///< what the group kernels can execute
+  /// For operations that `kernels` decline, used when the caller allows it (host_fallback.h); null: none.
+  std::span<const KernelEntry> (*host_fallback)() = nullptr;
 };
+
+/// For create_device of a backend with one device. Errors: Unavailable (names backend and index).
+Status expect_only_device(const char* backend, const DeviceOptions& options);
 
 namespace internal {
 /// `document` keeps what *json points to.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -233,6 +234,15 @@ TEST_F(CAbi, RefusesUnknownFlagsAndMissingArrays) {
   loop.struct_size = sizeof(loop);
   loop.flags = 1;
   expect(api().run_loop(prepared, &loop, &error), DIF_ERROR_INVALID, "loop flags 0x1 are unknown");
+}
+
+TEST_F(CAbi, RefusesContextFlagsThatItDoesNotKnow) {
+  dif_context_options options = {};
+  options.struct_size = sizeof(options);
+  options.flags = 2;
+  dif_context* other = nullptr;
+  expect(api().context_create(&options, &other, &error), DIF_ERROR_INVALID, "context flags 0x2 are unknown");
+  EXPECT_EQ(other, nullptr);
 }
 
 TEST_F(CAbi, RefusesImpossibleTypes) {

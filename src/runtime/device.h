@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,10 @@ class Device {
   virtual Status begin_run() { return ok(); }
   /// Waits until everything submitted is done.
   virtual Status synchronize() { return ok(); }
+  /// From now on (until `false`) the device notes how long its kernels take, if it can.
+  virtual void measure_kernels(bool on) { (void)on; }
+  /// What they took since this was last asked; nothing where the device does not know. Pre: synchronized.
+  virtual std::optional<std::uint64_t> measured_nanoseconds() { return std::nullopt; }
 
   /// The most bytes that DeviceBuffers of this device have had at one time, as they were asked for.
   std::uint64_t peak_bytes() const { return peak_bytes_; }

@@ -220,6 +220,7 @@ Status Executor::ask(Step& step, const Entries& entries, const Request& request,
       step.kernel = std::move(*kernel);
       step.workspace_bytes = step.kernel->workspace_bytes();
       step.prepacked_bytes = step.kernel->prepacked_bytes();
+      step.on_host = step.kernel->runs_on_host();
       for (std::size_t i = 0; i < step.in.size(); ++i) step.reads.push_back(step.kernel->reads_constant(i));
       if (plan_only_) step.kernel.reset();
       return ok();
@@ -317,12 +318,14 @@ void Executor::make_report(const ExecutorOptions& options) {
   };
   std::ranges::sort(folded_steps_, {}, &Step::op);
   for (const Step& step : folded_steps_) {
+    if (step.on_host) ++report_.host_operations;
     describe(step, step.op)["folded"] = true;
     with_reasons(operations.back(), step.declined);
   }
   for (const Step& step : steps_) {
     report_.workspace_bytes = std::max(report_.workspace_bytes, step.workspace_bytes);
     report_.prepacked_bytes += step.prepacked_bytes;
+    if (step.on_host) ++report_.host_operations;
     const auto group = std::ranges::find(plan_.groups, step.op,
                                          [](const plan::Group& candidate) { return candidate.ops.front(); });
     if (group == plan_.groups.end()) {
@@ -427,9 +430,10 @@ Status Executor::run_step(const Step& step, const std::vector<BufferView>& place
   DIF_TRY(execute(step, places, arena_.workspace()));
   if (hooks.trace) {
     DIF_TRY(device_.synchronize());
-    const auto spent = std::chrono::steady_clock::now() - start;
-    hooks.trace({step.op, step.description.c_str(), step.kernel_name,
-                 static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count())});
+    const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
+    const std::uint64_t measured =
+        device_.measured_nanoseconds().value_or(static_cast<std::uint64_t>(spent.count()));
+    hooks.trace({step.op, step.description.c_str(), step.kernel_name, measured});
   }
   return hooks.check_operations ? check_finite(step, places) : ok();
 }
@@ -478,6 +482,7 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
   if (plan_only_) return invalid_input("program {} was planned, not prepared", program_.name);
   if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
   DIF_TRY(device_.begin_run());
+  device_.measure_kernels(static_cast<bool>(hooks.trace));
   const bool one_by_one = hooks.check_operations && !plan_.groups.empty();
   if (one_by_one) DIF_TRY(take_apart());
   const plan::Plan& plan = one_by_one ? apart_->plan : plan_;

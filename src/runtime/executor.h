@@ -67,7 +67,8 @@ struct ExecutorReport {
   std::uint64_t workspace_bytes = 0;
   std::uint64_t resident_bytes = 0;
   std::uint64_t prepacked_bytes = 0;
-  std::string details;  ///< JSON: kernel per operation, groups, why others declined
+  std::uint32_t host_operations = 0;  ///< that leave the device
+  std::string details;                ///< JSON: kernel per operation, groups, why others declined
 };
 
 /// A verified program made ready on a device: constants folded, operations grouped, kernels chosen, memory
@@ -102,6 +103,7 @@ class Executor {
     const char* kernel_name = "";
     std::unique_ptr<Kernel> kernel;  ///< null when all declined, and after planning only
     std::uint64_t workspace_bytes = 0, prepacked_bytes = 0;
+    bool on_host = false;     ///< leaves the device
     std::vector<bool> reads;  ///< per `in`: whether a run reads it if it is constant
     std::vector<std::string> declined;
   };

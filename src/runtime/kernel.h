@@ -57,6 +57,8 @@ class Kernel {
     (void)operand;
     return true;
   }
+  /// Whether the operation leaves its device (runtime/host_fallback.h).
+  virtual bool runs_on_host() const { return false; }
 };
 
 /// What a kernel may look at when it is made.

@@ -18,6 +18,7 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLi
   raw.struct_size = sizeof(raw);
   raw.device = chosen.device;
   raw.threads = chosen.threads;
+  raw.flags = chosen.allow_host_fallback ? DIF_CONTEXT_ALLOW_HOST_FALLBACK : 0;
   raw.memory_cap_bytes = chosen.memory_cap_bytes;
   raw.cache_dir = chosen.cache_folder.empty() ? nullptr : chosen.cache_folder.c_str();
   raw.user = &context->options_;
@@ -203,7 +204,8 @@ Result<PreparedReport> PreparedProgram::report() const {
                         raw.details == nullptr ? "{}" : raw.details,
                         raw.context_arena_bytes,
                         raw.context_workspace_bytes,
-                        raw.context_peak_bytes};
+                        raw.context_peak_bytes,
+                        raw.n_host_operations};
 }
 
 Status PreparedProgram::run(std::span<const Binding> inputs, std::span<const Binding> outputs,

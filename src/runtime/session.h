@@ -23,6 +23,8 @@ struct ContextOptions {
   unsigned threads = 0;  ///< 0 = the CPUs that the process may use
   std::uint64_t memory_cap_bytes = 0;
   std::string cache_folder;
+  /// Operations that the device declines may run on the host; reports count them.
+  bool allow_host_fallback = false;
   std::function<void(int level, const char* sentence)> log;
   std::function<void(const dif_trace_event& event)> trace;  ///< empty = no tracing
   std::function<bool()> cancelled;
@@ -124,6 +126,7 @@ struct PreparedReport {
   std::uint64_t context_arena_bytes = 0;
   std::uint64_t context_workspace_bytes = 0;
   std::uint64_t context_peak_bytes = 0;
+  std::uint32_t host_operations = 0;  ///< that leave the device
 };
 
 class PreparedProgram {

@@ -1,4 +1,5 @@
 /* A plug-in that computes nothing and tells its host what the variable DIF_TEST_LIE names. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,7 @@ static dif_code run(dif_prepared* prepared, const dif_run_options* options, dif_
   (void)prepared;
   (void)error;
   clear(options);
+  if (lie("crash")) raise(SIGSEGV);
   if (lie("absurd-operation")) {
     error->operation = UINT32_MAX - 1;
     return DIF_ERROR_INTERNAL;

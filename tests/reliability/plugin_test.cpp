@@ -1,4 +1,5 @@
 /// Plug-ins that are missing, damaged, or say what is not so.
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "tests/reliability/reliability_test.h"
@@ -43,6 +44,12 @@ TEST_F(Plugin, ThatBreaksTheRulesOfErrors) {
   EXPECT_EQ(endless.status, 3) << endless.err;
   EXPECT_LT(endless.err.size(), 4096U);
   judge("an operation that does not exist", with_lie("absurd-operation"), 70, "backend lying");
+}
+
+TEST_F(Plugin, ThatCrashesTakesItsProcessAlongAndLeavesNoPicture) {
+  const Finished finished = with_lie("crash", {"-o", "a.png"});
+  EXPECT_EQ(finished.status, 128 + SIGSEGV) << finished.err;
+  EXPECT_TRUE(files().empty());
 }
 
 TEST_F(Plugin, ThatLiesAboutSteps) {

@@ -24,6 +24,7 @@ class CpuDevice final : public runtime::HostDevice {
 };
 
 static Result<std::unique_ptr<runtime::Device>> create_device(const runtime::DeviceOptions& options) {
+  DIF_TRY(runtime::expect_only_device("cpu", options));
   const unsigned threads = options.threads != 0 ? options.threads : usable_cpus();
   return std::unique_ptr<runtime::Device>(new CpuDevice(options.cap_bytes, threads));
 }
