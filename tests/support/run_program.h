@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -94,10 +93,7 @@ class Running {
   }
 
  private:
-  static std::vector<std::string> inherited(Environment changes) {
-    static const ScratchDir cache;
-    if (std::ranges::none_of(changes, [](const auto& change) { return change.first == "DIF_CACHE_DIR"; }))
-      changes.emplace_back("DIF_CACHE_DIR", cache.path().string());
+  static std::vector<std::string> inherited(const Environment& changes) {
     std::vector<std::string> result;
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string text = *variable;
