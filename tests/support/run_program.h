@@ -33,8 +33,6 @@ inline std::string read_text(const std::filesystem::path& path) {
 }
 
 /// A started program. Its stdin is empty; its folder is a scratch folder of its own unless `folder` is given.
-/// All programs of one test program share a cache folder, unless `environment` names another: never the
-/// user's.
 class Running {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
