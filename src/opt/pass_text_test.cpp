@@ -17,8 +17,8 @@
 
 #include "ir/printer.h"
 #include "ir/program_file.h"
+#include "opt/pass_texts_test.h"
 #include "opt/pipeline.h"
-#include "pass_texts_generated.h"
 #include "tests/conformance/random.h"
 #include "tests/conformance/run.h"
 #include "tests/support/program_parser.h"
@@ -66,8 +66,8 @@ std::vector<Case> cases_of(std::string_view pass, std::string_view text) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const auto& [pass, text] : kPassTexts)
-    for (Case& one : cases_of(pass, text)) all.push_back(std::move(one));
+  for (const PassTextFile& file : pass_text_files())
+    for (Case& one : cases_of(file.pass, file.text)) all.push_back(std::move(one));
   return all;
 }
 

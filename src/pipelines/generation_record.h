@@ -40,8 +40,8 @@ struct GenerationRecord {
   std::string state_dtype = "f32";  ///< latents between steps
   std::string noise_dtype = "f32";
   std::string passes = "default";  ///< what the programs went through: a text for opt::parse_pipeline
-  std::string backend;  ///< plug-in's name; empty when not known
-  std::string device;   ///< what the backend calls it; empty when not known
+  std::string backend;             ///< plug-in's name; empty when not known
+  std::string device;              ///< what the backend calls it; empty when not known
 
   std::string model_name;
   std::string
