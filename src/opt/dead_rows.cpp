@@ -39,12 +39,21 @@ ir::TensorType part_of(ir::TensorType type, const Range& range) {
   return type;
 }
 
+struct OperandPart;
+
 /// How to come by a range of a value: cut it out, or compute only that range from ranges of the operands.
 struct Way {
   double cost = 0;  ///< of the operations that it needs, less that of those which it makes superfluous
   enum { kCut, kOperands, kColumns } how = kCut;
-  std::vector<std::optional<std::pair<Range, Way>>> operands;  ///< nothing: the operand as a whole
-  int n_narrowed = 0;                                          ///< operations that compute less
+  std::vector<OperandPart> operands;
+  int n_narrowed = 0;  ///< operations that compute less
+};
+
+/// What a way needs of an operand.
+struct OperandPart {
+  bool is_whole = true;
+  Range range;  ///< of the operand, unless it is needed whole
+  Way way;
 };
 
 /// Whether `value`, the result of a linear, is read only by slices of its columns.
@@ -95,7 +104,7 @@ class RowSearch {
       Way part = best(operand, own, editor_.has_one_reader(operand), depth + 1);
       way.cost += part.cost;
       way.n_narrowed += part.n_narrowed;
-      way.operands.back().emplace(own, std::move(part));
+      way.operands.back() = {false, own, std::move(part)};
     }
     const ir::OpView narrow(*op.def, std::move(types), op.attrs, {part_of(full.out(), range)});
     way.cost += cost(narrow) - cost(full);
@@ -126,7 +135,7 @@ class RowSearch {
     way.cost = part.cost + cost(narrow) - cost(editor_.view(id));
     const double share = static_cast<double>(cut.size()) / static_cast<double>(full.in(1).dim(0));
     if (all_readers_cut_columns(editor_, whole)) way.cost -= share * cost(full);
-    way.operands.emplace_back(std::pair(range, part));
+    way.operands.push_back({false, range, part});
     return way;
   }
 
@@ -145,9 +154,9 @@ class WayMaker {
     std::vector<ValueId> operands;
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       operands.push_back(op.operands[i]);
-      if (!way.operands[i]) continue;
-      const auto& [own, part] = *way.operands[i];
-      DIF_ASSIGN(operands.back(), make(op.operands[i], own, part));
+      const OperandPart& part = way.operands[i];
+      if (part.is_whole) continue;
+      DIF_ASSIGN(operands.back(), make(op.operands[i], part.range, part.way));
     }
     std::vector<ir::Attr> attrs = op.attrs;
     if (op.def == &ops::kReshape)
@@ -160,9 +169,8 @@ class WayMaker {
     const ValueId whole = columns.operands[0];
     const ir::Op linear = *editor_.producer(whole);
     const Range cut_rows = {0, range_of(columns).start, range_of(columns).end};
-    const auto& [own, part] = *way.operands[0];
     std::vector<ValueId> operands;
-    DIF_ASSIGN(const ValueId x, make(linear.operands[0], own, part));
+    DIF_ASSIGN(const ValueId x, make(linear.operands[0], way.operands[0].range, way.operands[0].way));
     operands.push_back(x);
     for (std::size_t i = 1; i < linear.operands.size(); ++i) {
       DIF_ASSIGN(const ValueId weights, cut(linear.operands[i], cut_rows));
