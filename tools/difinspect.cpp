@@ -18,8 +18,11 @@
 #include "ir/printer.h"
 #include "ir/program_file.h"
 #include "ir/provenance_file.h"
+#include "pipelines/plan_report.h"
 #include "plan/plan.h"
+#include "plan/plan_file.h"
 #include "plan/plan_text.h"
+#include "residency_options.h"
 #include "tools.h"
 
 namespace dif::tools {
@@ -34,7 +37,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kSidecarEnding = ".provenance.json";
 
 struct Options {
-  std::string file, provenance, bundle;
+  std::string file, provenance, bundle, plan;
   std::int64_t op = -1;
   bool assignments = false, source = false;
 };
@@ -98,7 +101,8 @@ ordered_json assignments_json(const Program& program, const plan::Plan& plan) {
   return result;
 }
 
-std::string listing_document(const Program& program, const plan::Plan& plan, bool assignments) {
+std::string listing_document(const Program& program, const plan::Plan& plan, bool assignments,
+                             const std::optional<plan::Residency>& residency) {
   ordered_json result = cli::telemetry_document("program");
   result["program"] = {{"name", program.name},
                        {"fingerprint", ir::fingerprint(program)},
@@ -126,11 +130,13 @@ std::string listing_document(const Program& program, const plan::Plan& plan, boo
                     {"unshared_bytes", plan.unshared_bytes},
                     {"folded_operations", std::ranges::count(plan.folded, true)}};
   if (assignments) result["assignments"] = assignments_json(program, plan);
+  if (residency) result["residency"] = residency_json(*residency, &program);
   return io::json_text(result);
 }
 
 /// Lines of our own are comments, as in the listing itself.
-std::string listing_text(const Program& program, const plan::Plan& plan, bool assignments) {
+std::string listing_text(const Program& program, const plan::Plan& plan, bool assignments,
+                         const std::optional<plan::Residency>& residency) {
   const auto bytes = [](std::uint64_t amount) { return ir::amount_text(static_cast<double>(amount), "B"); };
   std::string text = ir::to_text(program, {.modules = true, .costs = true});
   text += fmt::format("# fingerprint {}\n", ir::fingerprint(program));
@@ -138,7 +144,9 @@ std::string listing_text(const Program& program, const plan::Plan& plan, bool as
   text +=
       fmt::format("# arena {} ({} if no two values shared bytes), {} operations folded when prepared\n",
                   bytes(plan.arena_bytes), bytes(plan.unshared_bytes), std::ranges::count(plan.folded, true));
-  return assignments ? text + "\n" + plan::assignments_text(program, plan) : text;
+  if (assignments) text += "\n" + plan::assignments_text(program, plan);
+  if (residency) text += "\n" + residency_text(*residency, &program);
+  return text;
 }
 
 // --- form B: where each operation comes from --------------------------------------------------------------
@@ -155,7 +163,8 @@ void collect_constants(const Program& program, ValueId value, const plan::Plan& 
 
 /// One operation joined with what is known about it. A missing link is null.
 ordered_json source_json(const Program& program, OpId id, const plan::Plan& plan,
-                         const std::optional<io::BundleRecord>& bundle) {
+                         const std::optional<io::BundleRecord>& bundle,
+                         const std::optional<plan::PlanRecord>& recorded) {
   const ir::Op& op = program.ops[id];
   const std::string module = module_of(program, id);
   ordered_json result = {{"operation", id}, {"text", ir::op_text(program, id)}};
@@ -182,7 +191,10 @@ ordered_json source_json(const Program& program, OpId id, const plan::Plan& plan
     }
     result["weights"].push_back(std::move(weight));
   }
-  result["transforms"] = nullptr;      // recorded by a .difplan
+  result["transforms"] = nullptr;  // recorded by a .difplan
+  if (recorded)
+    result["transforms"] =
+        explain_json(*recorded, {plan::SubjectKind::kOperation, id}, nullptr).at("decisions");
   result["implementation"] = nullptr;  // observed by a trace
   return result;
 }
@@ -206,7 +218,10 @@ std::string source_text(const ordered_json& op) {
                               identity["offset"].get<std::uint64_t>(), identity["bytes"].get<std::uint64_t>(),
                               identity["shard_sha256"].get<std::string>().substr(0, 16));
   }
-  text += fmt::format("  transforms      {}\n", or_absent(op["transforms"]));
+  if (op["transforms"].is_null()) text += "  transforms      absent\n";
+  for (const ordered_json& decision : op["transforms"])
+    text += fmt::format("  {:<15} {}: {}\n", decision["kind"].get<std::string>(),
+                        decision["verdict"].get<std::string>(), decision["reason"].get<std::string>());
   text += fmt::format("  implementation  {}\n", or_absent(op["implementation"]));
   return text;
 }
@@ -219,11 +234,19 @@ Result<std::optional<io::BundleRecord>> read_bundle(const Options& options, cons
   return record;
 }
 
+Result<std::optional<plan::PlanRecord>> read_plan(const Options& options, const Program& program) {
+  if (options.plan.empty()) return std::nullopt;
+  DIF_ASSIGN(plan::PlanRecord record, plan::read_plan(options.plan));
+  DIF_TRY(plan::check_plan_of(record, options.plan, program, options.file));
+  return record;
+}
+
 Status show_source(const Options& options, const Program& program, const cli::ReportOptions& report) {
   const auto n_ops = static_cast<std::int64_t>(program.ops.size());
   if (options.op >= n_ops)
     return invalid_input("--op {}: program {} has operations 0 to {}", options.op, program.name, n_ops - 1);
   DIF_ASSIGN(const std::optional<io::BundleRecord> bundle, read_bundle(options, program));
+  DIF_ASSIGN(const std::optional<plan::PlanRecord> recorded, read_plan(options, program));
   const plan::Plan plan = plan::make_plan(program);
   ordered_json document = cli::telemetry_document("program-source");
   document["program"] = {{"name", program.name}, {"fingerprint", ir::fingerprint(program)}};
@@ -233,7 +256,7 @@ Status show_source(const Options& options, const Program& program, const cli::Re
   std::string text = fmt::format("program {}, made by {}\n", program.name, or_absent(document["creator"]));
   for (std::int64_t id = 0; id < n_ops; ++id) {
     if (options.op >= 0 && id != options.op) continue;
-    document["operations"].push_back(source_json(program, static_cast<OpId>(id), plan, bundle));
+    document["operations"].push_back(source_json(program, static_cast<OpId>(id), plan, bundle, recorded));
     text += source_text(document["operations"].back());
   }
   if (report.wanted()) DIF_TRY(report.write(io::json_text(document)));
@@ -249,16 +272,20 @@ Status read_sidecar(const std::string& path, Program& program) {
   return ir::read_provenance(path.substr(0, path.size() - kSidecarEnding.size()), program);
 }
 
-Status inspect(const Options& options, const cli::ReportOptions& report) {
-  if (!options.source && (options.op >= 0 || !options.bundle.empty() || !options.provenance.empty()))
-    return invalid_input("--op, --bundle and --provenance belong to --source");
-  if (options.source && options.assignments) return invalid_input("--assignments does not go with --source");
+Status inspect(const Options& options, const ResidencyOptions& budget, const cli::ReportOptions& report) {
+  if (!options.source &&
+      (options.op >= 0 || !options.bundle.empty() || !options.provenance.empty() || !options.plan.empty()))
+    return invalid_input("--op, --bundle, --plan and --provenance belong to --source");
+  if (options.source && (options.assignments || budget.given()))
+    return invalid_input("--assignments and --resident-plan-mib do not go with --source");
   DIF_ASSIGN(Program program, ir::read_program(options.file));
   if (!options.provenance.empty()) DIF_TRY(read_sidecar(options.provenance, program));
   if (options.source) return show_source(options, program, report);
   const plan::Plan plan = plan::make_plan(program);
-  if (report.wanted()) DIF_TRY(report.write(listing_document(program, plan, options.assignments)));
-  return report.json ? ok() : cli::print_result(listing_text(program, plan, options.assignments));
+  std::optional<plan::Residency> residency;
+  if (budget.given()) residency = plan::place_weights(program, plan, budget.request());
+  if (report.wanted()) DIF_TRY(report.write(listing_document(program, plan, options.assignments, residency)));
+  return report.json ? ok() : cli::print_result(listing_text(program, plan, options.assignments, residency));
 }
 
 int run(int argc, char** argv) {
@@ -272,12 +299,13 @@ int run(int argc, char** argv) {
                  "sidecar of the frontend (default: FILE.difir.provenance.json)");
   app.add_option("--bundle", o.bundle, "FILE.difbind that identifies the weights");
   cli::expect_whole(app.add_option("--op", o.op, "only this operation"), 0, UINT32_MAX);
+  const ResidencyOptions budget(app, {"--resident-plan-mib", "--resident-order"});
   const cli::ReportOptions report(app);
   cli::examples(app,
                 "  difinspect chain/step.difir\n"
                 "  difinspect chain/step.difir --assignments --json\n"
                 "  difinspect chain/step.difir --source --bundle chain/step.difbind --op 12\n");
-  return cli::run_app(app, argc, argv, [&] { return inspect(o, report); });
+  return cli::run_app(app, argc, argv, [&] { return inspect(o, budget, report); });
 }
 
 }  // namespace

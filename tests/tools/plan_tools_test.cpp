@@ -127,6 +127,19 @@ TEST_F(PlanTools, ResidencyIsComputedForABudgetOrReadFromThePlan) {
   fail("difplan", {"residency", "--program", program, "--order", "last"}, 2, "--order");
 }
 
+TEST_F(PlanTools, InspectJoinsOperationsWithThePlan) {
+  const std::string program = shared("chain/step.difir");
+  const std::string text =
+      succeed("difinspect", {program, "--source", "--plan", shared("step.difplan"), "--op", "0"});
+  EXPECT_NE(text.find("kernel          reference: first in the backend's list"), std::string::npos) << text;
+  EXPECT_NE(succeed("difinspect", {program, "--resident-plan-mib", "6", "--resident-order", "largest"})
+                .find("admitted in order largest"),
+            std::string::npos);
+  fail("difinspect", {program, "--plan", shared("step.difplan")}, 2, "belong to --source");
+  fail("difinspect", {shared("chain/decode.difir"), "--source", "--plan", shared("step.difplan")}, 2,
+       "is a plan of program step");
+}
+
 TEST_F(PlanTools, ADamagedPlanIsRefused) {
   std::string bytes = read_text(shared("step.difplan"));
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
