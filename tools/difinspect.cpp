@@ -298,6 +298,7 @@ int run(int argc, char** argv) {
   app.add_option("--provenance", o.provenance,
                  "sidecar of the frontend (default: FILE.difir.provenance.json)");
   app.add_option("--bundle", o.bundle, "FILE.difbind that identifies the weights");
+  app.add_option("--plan", o.plan, "FILE.difplan, for what was decided about each operation");
   cli::expect_whole(app.add_option("--op", o.op, "only this operation"), 0, UINT32_MAX);
   const ResidencyOptions budget(app, {"--resident-plan-mib", "--resident-order"});
   const cli::ReportOptions report(app);
