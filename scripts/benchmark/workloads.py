@@ -294,7 +294,8 @@ def kernels(bench, numbers, pattern=""):
     for row in document["benchmarks"]:
         if row.get("error_occurred"):
             continue
-        rows.append({"name": row["name"].removesuffix("/iterations:1/manual_time"), "bound": row["label"],
+        bound = row.get("label") or ("memory" if "GFLOP/s" not in row else "product")
+        rows.append({"name": row["name"].removesuffix("/iterations:1/manual_time"), "bound": bound,
                      "microseconds": row["real_time"], "gflops": row.get("GFLOP/s"), "gb_per_second": row["GB/s"],
                      "share": row["share"]})
     judge_kernels(rows, numbers)
@@ -302,7 +303,8 @@ def kernels(bench, numbers, pattern=""):
 
 
 def is_pointwise_chain(row):
-    return row["bound"] == "memory" and row["name"].split("/")[0] in ("chain", "pointwise", "add", "mul", "silu")
+    """Groups of row-wise operations that run as one kernel, and single pointwise operations."""
+    return row["bound"] == "memory" and row["name"].split("/")[0] in ("group", "add", "mul", "silu")
 
 
 def judge_kernels(rows, numbers):
