@@ -9,7 +9,8 @@
 /// What the machine could do at best, measured in the same run as our kernels.
 namespace dif::bench {
 
-/// Seconds of the fastest of many calls: half a second of them, at least five unless those take a second, then two.
+/// Seconds of the fastest of many calls: half a second of them, at least five unless those take a second,
+/// then two.
 double fastest(const std::function<void()>& call);
 
 /// FLOP/s of a bare oneDNN product [m, k] x [k, n] with weights in the layout that it prefers.
