@@ -9,8 +9,11 @@
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/row_group.h"
 #include "backends/cpu/testing.h"
+#include "base/check.h"
 #include "bench/ceiling.h"
+#include "ir/builder.h"
 #include "ops/add/add.op.h"
 #include "ops/attention/attention.op.h"
 #include "ops/cast/cast.op.h"
@@ -27,6 +30,8 @@
 #include "ops/slice/slice.op.h"
 #include "ops/transpose/transpose.op.h"
 #include "ops/upsample_nearest/upsample_nearest.op.h"
+#include "plan/fusion.h"
+#include "plan/lifetimes.h"
 
 namespace dif::bench {
 namespace {
@@ -54,9 +59,8 @@ double best_rate(const KernelRun& run, Bound bound) {
     return onednn_flops(product, run.view().out().numel() / n, k, n);
   }
   static std::map<DType, double> square;
-  const DType key = bound == Bound::kAttention ? DType::kF32 : product;
-  if (!square.contains(key)) square[key] = onednn_flops(key, 1024, 1024, 1024);
-  return square[key];
+  if (!square.contains(product)) square[product] = onednn_flops(product, 1024, 1024, 1024);
+  return square[product];
 }
 
 void time_kernel(benchmark::State& state, const Instance& instance, runtime::MakeKernel make, Bound bound) {
@@ -146,8 +150,9 @@ void add_convolutions() {
                          random_tensor(dtype, {co, ci, kernel, kernel}, 2), random_tensor(dtype, {co}, 3)),
                 std::vector<std::size_t>{1, 2});
           },
-          dtype == DType::kBF16 && !cpu::multiplies_bf16() ? cpu::make_upcast_conv2d
-                                                           : cpu::make_onednn_conv2d,
+          co <= 4                                            ? cpu::make_few_channel_conv2d
+          : dtype == DType::kBF16 && !cpu::multiplies_bf16() ? cpu::make_upcast_conv2d
+                                                             : cpu::make_onednn_conv2d,
           Bound::kConvolution);
 }
 
@@ -174,7 +179,8 @@ void add_attention() {
                          random_tensor(dtype, {c.batch, c.n, c.key_heads, c.depth}, 2),
                          random_tensor(dtype, {c.batch, c.n, c.key_heads, c.depth}, 3)));
           },
-          cpu::make_attention, Bound::kAttention);
+          dtype == DType::kBF16 && cpu::multiplies_bf16() ? cpu::make_bf16_attention : cpu::make_attention,
+          Bound::kAttention);
     }
 }
 
@@ -226,6 +232,132 @@ void add_light_kernels() {
             cpu::make_transpose);
 }
 
+/// A program that is one group, with the kernel for it.
+class GroupRun {
+ public:
+  explicit GroupRun(ir::Program program) : program_(std::move(program)) {
+    const plan::Fusion fusion = plan::form_groups(program_, {.accepts = cpu::accepts_in_group});
+    DIF_CHECK(fusion.groups.size() == 1);
+    group_ = fusion.groups.front();
+    roots_ = plan::view_roots(program_);
+    for (ir::OpId id = 0; id < program_.ops.size(); ++id) views_.push_back(program_.view(id));
+    for (const ir::ValueId id : group_.inputs)
+      inputs_.push_back(random_tensor(program_.type(id).dtype, program_.type(id).shape,
+                                      static_cast<unsigned>(inputs_.size())));
+    for (const ir::ValueId id : group_.outputs) outputs_.emplace_back(program_.type(id));
+  }
+
+  Status make() {
+    const auto position = [](const auto& list, std::uint32_t id) {
+      return static_cast<std::uint32_t>(std::ranges::find(list, id) - list.begin());
+    };
+    std::vector<runtime::GroupOp> ops;
+    for (const ir::OpId id : group_.ops) {
+      runtime::GroupOp member = {&views_[id], {}, runtime::kNoOutput};
+      for (const ir::ValueId operand : program_.ops[id].operands) {
+        const ir::ValueId root = roots_[operand];
+        const std::uint32_t producer = position(group_.ops, program_.values[root].producer);
+        const bool inside = producer < group_.ops.size();
+        member.operands.push_back({inside, inside ? producer : position(group_.inputs, root)});
+      }
+      const std::uint32_t output = position(group_.outputs, program_.ops[id].results.front());
+      if (output < group_.outputs.size()) member.output = output;
+      ops.push_back(std::move(member));
+    }
+    const std::vector<runtime::BufferView> constants(group_.inputs.size());
+    DIF_ASSIGN(kernel_, cpu::make_row_group({ops, group_.rows, constants, group_.outputs.size(), nullptr}));
+    workspace_ = cpu::HostBuffer(kernel_->workspace_bytes());
+    return ok();
+  }
+
+  Status run() {
+    std::vector<runtime::TensorView> in, out;
+    for (const HostTensor& tensor : inputs_) in.push_back({{tensor.data(), 0}, &tensor.type()});
+    for (const HostTensor& tensor : outputs_) out.push_back({{tensor.data(), 0}, &tensor.type()});
+    return kernel_->run({in, out, {workspace_.data(), 0}});
+  }
+
+  double bytes() const {
+    double total = 0;
+    for (const auto* list : {&inputs_, &outputs_})
+      for (const HostTensor& tensor : *list) total += static_cast<double>(tensor.bytes());
+    return total;
+  }
+
+ private:
+  ir::Program program_;
+  plan::Group group_;
+  std::vector<ir::ValueId> roots_;
+  std::vector<ir::OpView> views_;
+  std::vector<HostTensor> inputs_, outputs_;
+  std::unique_ptr<runtime::Kernel> kernel_;
+  cpu::HostBuffer workspace_;
+};
+
+void add_group(const std::string& name, const std::function<void(ir::Builder&)>& build) {
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [=](benchmark::State& state) {
+                                 ir::Builder b("group");
+                                 build(b);
+                                 auto program = b.finish();
+                                 if (!program) return state.SkipWithError(program.error().message.c_str());
+                                 GroupRun run(std::move(*program));
+                                 if (const Status made = run.make(); !made)
+                                   return state.SkipWithError(made.error().message.c_str());
+                                 for (auto _ : state) {
+                                   const double seconds = fastest([&] {
+                                     if (!run.run()) state.SkipWithError("the kernel failed");
+                                   });
+                                   state.SetIterationTime(seconds);
+                                   state.counters["GB/s"] = run.bytes() / seconds / 1e9;
+                                   state.counters["share"] =
+                                       run.bytes() / seconds /
+                                       copy_bandwidth(static_cast<std::int64_t>(run.bytes() / 2));
+                                 }
+                               })
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
+}
+
+/// The groups of a transformer block, at the bundled model's width and at FLUX.2 klein's.
+void add_groups() {
+  struct Size {
+    std::int64_t batch, rows, hidden, mlp, heads;
+  };
+  for (const Size& s : {Size{2, 576, 192, 576, 6}, Size{1, 4608, 3072, 9216, 24}})
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const Shape tokens = {s.batch, s.rows, s.hidden};
+      const std::string size = name_of(dtype, tokens);
+      add_group("group/add_mul_silu/" + size, [=](ir::Builder& b) {
+        const ir::Value x = b.input("x", {dtype, tokens}), y = b.input("y", {dtype, tokens});
+        b.output("z", ops::silu(b, ops::mul(b, ops::add(b, x, y), y)));
+      });
+      add_group("group/gate_norm_modulate/" + size, [=](ir::Builder& b) {
+        const ir::Value x = b.input("x", {dtype, tokens}), y = b.input("y", {dtype, tokens});
+        const ir::TensorType row = {dtype, {1, s.hidden}};
+        const ir::Value gate = b.input("gate", row), scale = b.input("scale", row),
+                        shift = b.input("shift", row);
+        const ir::Value residual = ops::add(b, x, ops::mul(b, gate, y));
+        b.output("residual", residual);
+        b.output("modulated", ops::add(b, ops::mul(b, scale, ops::layer_norm(b, residual, 1e-6f)), shift));
+      });
+      add_group("group/swiglu/" + name_of(dtype, {s.batch, s.rows, 2 * s.mlp}), [=](ir::Builder& b) {
+        const ir::Value x = b.input("x", {dtype, {s.batch, s.rows, 2 * s.mlp}});
+        b.output("y", ops::mul(b, ops::silu(b, ops::slice(b, x, -1, 0, s.mlp)),
+                               ops::slice(b, x, -1, s.mlp, 2 * s.mlp)));
+      });
+      add_group("group/norm_rotary/" + size, [=](ir::Builder& b) {
+        const std::int64_t depth = s.hidden / s.heads;
+        const ir::Value x = b.input("x", {dtype, {s.batch, s.rows, s.heads, depth}});
+        const ir::Value w = b.input("w", {dtype, {depth}});
+        const ir::Value cos = b.input("cos", {DType::kF32, {s.rows, depth / 2}});
+        const ir::Value sin = b.input("sin", {DType::kF32, {s.rows, depth / 2}});
+        b.output("y", ops::rotary(b, ops::rms_norm(b, x, w), cos, sin, true));
+      });
+    }
+}
+
 }  // namespace
 }  // namespace dif::bench
 
@@ -238,6 +370,7 @@ int main(int argc, char** argv) {
   dif::bench::add_convolutions();
   dif::bench::add_attention();
   dif::bench::add_light_kernels();
+  dif::bench::add_groups();
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -77,6 +77,8 @@ enum {
   DIF_CONTEXT_ALLOW_HOST_FALLBACK = 1u
 };
 
+#define DIF_WEIGHT_CACHE_OFF UINT32_MAX
+
 typedef struct dif_context_options {
   uint32_t struct_size;
   int32_t device;            /* index, 0 = first; one that does not exist is DIF_ERROR_UNAVAILABLE */
@@ -89,6 +91,10 @@ typedef struct dif_context_options {
   void (*trace)(void* user, const dif_trace_event* event);      /* NULL = no tracing */
   int32_t (*cancelled)(
       void* user); /* may be NULL; polled at least once per operation or step: non-zero = stop */
+  /* Since 1.1. Bound on copies of weights in layouts of the backend's own: 0 = no bound,
+   * DIF_WEIGHT_CACHE_OFF = no copies. */
+  uint32_t weight_cache_mib;
+  uint32_t reserved; /* 0 */
 } dif_context_options;
 
 typedef struct dif_tensor_type {

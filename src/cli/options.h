@@ -22,8 +22,12 @@ void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_
 /// Refuses anything but a decimal number in the range; NaN and infinity are in none.
 void expect_number(CLI::Option* option, double low, double high);
 
-/// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --cache-dir, --no-cache,
-/// --allow-host-fallback
+/// Bytes of --weight-cache: off is 0, auto half of the memory that is available now, else MiB. Errors:
+/// InvalidInput.
+Result<std::uint64_t> parse_weight_cache(const std::string& text);
+
+/// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --weight-cache, --cache-dir,
+/// --no-cache, --allow-host-fallback
 struct BackendOptions {
   explicit BackendOptions(CLI::App& app);
 
@@ -32,6 +36,7 @@ struct BackendOptions {
   int device = 0;
   std::int64_t threads = 0;
   std::uint64_t memory_cap_mib = 0;
+  std::string weight_cache = "auto";
   std::string cache_dir;
   bool no_cache = false;
   bool allow_host_fallback = false;

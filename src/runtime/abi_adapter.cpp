@@ -100,6 +100,11 @@ Status check_array(const T* first, std::uint32_t count, const char* what) {
   return check_size(first->struct_size, sizeof(T), what);
 }
 
+std::uint64_t weight_cache_bytes(const dif_context_options& options) {
+  if (options.weight_cache_mib == DIF_WEIGHT_CACHE_OFF) return 0;
+  return options.weight_cache_mib == 0 ? UINT64_MAX : std::uint64_t{options.weight_cache_mib} << 20;
+}
+
 Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
                                                  const dif_prepare_options& options, std::uint32_t flags) {
   const bool plan_only = (flags & DIF_PREPARE_PLAN_ONLY) != 0;
@@ -386,12 +391,14 @@ dif_code probe(const BackendDefinition& definition, std::string& document, const
 dif_code context_create(const BackendDefinition& definition, const dif_context_options* options,
                         dif_context** context, dif_error* error) {
   return guarded(error, [&]() -> Status {
-    DIF_TRY(check_size(options->struct_size, sizeof(dif_context_options), "dif_context_options"));
+    // Hosts of version 1.0 end before weight_cache_mib.
+    constexpr std::size_t kLeast = offsetof(dif_context_options, weight_cache_mib);
+    DIF_TRY(check_size(options->struct_size, kLeast, "dif_context_options"));
     auto result = std::make_unique<dif_context>();
     if ((options->flags & ~DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0)
       return invalid_input("context flags {:#x} are unknown", options->flags);
     result->definition = &definition;
-    result->options = *options;
+    std::memcpy(&result->options, options, std::min<std::size_t>(options->struct_size, sizeof(*options)));
     const std::span<const KernelEntry> own = definition.kernels();
     result->kernels.assign(own.begin(), own.end());
     if ((options->flags & DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0 && definition.host_fallback != nullptr) {
@@ -401,6 +408,7 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
     DeviceOptions device_options = {options->device,
                                     options->threads,
                                     options->memory_cap_bytes,
+                                    weight_cache_bytes(result->options),
                                     options->cache_dir == nullptr ? "" : options->cache_dir,
                                     {}};
     if (options->log != nullptr)

@@ -18,6 +18,7 @@ struct DeviceOptions {
   int device = 0;
   unsigned threads = 0;                                             ///< 0 = the CPUs that the process may use
   std::uint64_t cap_bytes = 0;                                      ///< 0 = no cap
+  std::uint64_t weight_cache_bytes = UINT64_MAX;                    ///< bound on packed copies of weights
   std::string cache_folder;                                         ///< empty = keep nothing on disk
   std::function<void(int level, const std::string& sentence)> log;  ///< may be empty
 };

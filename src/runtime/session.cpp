@@ -10,6 +10,16 @@
 
 namespace dif::runtime {
 
+namespace {
+
+/// Less than one MiB is none.
+std::uint32_t weight_cache_mib(std::uint64_t bytes) {
+  if (bytes >> 20 == 0) return DIF_WEIGHT_CACHE_OFF;
+  return bytes >> 20 < DIF_WEIGHT_CACHE_OFF ? static_cast<std::uint32_t>(bytes >> 20) : 0;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLibrary> library,
                                                  ContextOptions options) {
   std::shared_ptr<Context> context(new Context(std::move(library), std::move(options)));
@@ -20,6 +30,7 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLi
   raw.threads = chosen.threads;
   raw.flags = chosen.allow_host_fallback ? DIF_CONTEXT_ALLOW_HOST_FALLBACK : 0;
   raw.memory_cap_bytes = chosen.memory_cap_bytes;
+  raw.weight_cache_mib = weight_cache_mib(chosen.weight_cache_bytes);
   raw.cache_dir = chosen.cache_folder.empty() ? nullptr : chosen.cache_folder.c_str();
   raw.user = &context->options_;
   // Nothing may be thrown through a plug-in: a message that finds no memory is lost, and a question without

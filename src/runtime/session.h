@@ -22,6 +22,8 @@ struct ContextOptions {
   int device = 0;
   unsigned threads = 0;  ///< 0 = the CPUs that the process may use
   std::uint64_t memory_cap_bytes = 0;
+  /// Bound on copies of weights in layouts of the backend's own: 0 = none, UINT64_MAX = no bound; in MiB.
+  std::uint64_t weight_cache_bytes = UINT64_MAX;
   std::string cache_folder;
   /// Operations that the device declines may run on the host; reports count them.
   bool allow_host_fallback = false;

@@ -1,5 +1,7 @@
 /// dif generate as a user runs it. Numbers are the business of tests/end_to_end; here they are small and
 /// quick.
+#include <sys/resource.h>
+
 #include <nlohmann/json.hpp>
 
 #include "io/png.h"
@@ -119,6 +121,51 @@ TEST_F(Generate, AutoDtypeIsWhatTheBackendDoesFast) {
             std::string::npos)
       << finished.err;
   EXPECT_NE(finished.err.find("\nstep: "), std::string::npos) << finished.err;
+}
+
+TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
+  const Arguments arguments = {"generate", "a red apple", "-o",       "a.png", "--steps",
+                               "1",        "--quiet",     "--report", "r.json"};
+  succeed("dif", arguments);
+  rusage usage = {};  // of the largest child so far: the others of this test program are smaller
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  std::uint64_t checkpoint = 0, arena = 0, packed = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(model_dir()))
+    if (entry.path().extension() == ".safetensors") checkpoint += entry.file_size();
+  const auto document = nlohmann::json::parse(read_text(path("r.json")));
+  for (const auto& program : document.at("programs")) {
+    arena = std::max<std::uint64_t>(arena, program.at("arena_bytes"));
+    packed += program.at("prepacked_bytes").get<std::uint64_t>();
+  }
+  EXPECT_GT(packed, checkpoint / 2);
+  const std::uint64_t bound = checkpoint + arena + packed + (std::uint64_t{96} << 20);
+  EXPECT_LE(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024, bound)
+      << "checkpoint " << checkpoint << ", arena " << arena << ", packed " << packed;
+}
+
+TEST_F(Generate, AWeightCacheOfAnySizeGivesThePicture) {
+  const auto packed_with = [&](const std::string& size) {
+    const std::string out = succeed("dif", Arguments{"generate", "x", "-o", size + ".png", "--no-metadata",
+                                                     "--json", "--weight-cache", size} +
+                                               kSmall);
+    std::uint64_t packed = 0;
+    for (const auto& program : nlohmann::json::parse(out).at("programs"))
+      packed += program.at("prepacked_bytes").get<std::uint64_t>();
+    return packed;
+  };
+  const std::uint64_t all = packed_with("auto"), some = packed_with("8"), none = packed_with("off");
+  EXPECT_GT(all, std::uint64_t{16} << 20);
+  EXPECT_LT(some, std::uint64_t{9} << 20);
+  EXPECT_LT(none, std::uint64_t{1} << 20) << "biases alone";
+  const auto picture = [&](const std::string& name) { return io::read_png(path(name + ".png"))->pixels; };
+  const auto exact = picture("auto");
+  for (const char* other : {"8", "off"}) {
+    const auto found = picture(other);
+    ASSERT_EQ(found.size(), exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(found[i], exact[i], 1) << other << ", " << i;
+  }
+  refuse({"x", "--weight-cache", "much"}, 2, "--weight-cache much: expected off, auto, or 1 to");
+  refuse({"x", "--weight-cache", "-1"}, 2, "--weight-cache -1: expected off, auto, or 1 to");
 }
 
 TEST_F(Generate, LatentsCanBeSavedAndGivenAgain) {

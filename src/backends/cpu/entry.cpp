@@ -1,7 +1,6 @@
 /// The CPU backend: oneDNN for matrix products and convolutions, vectorised kernels for the rest.
 #define DIF_BACKEND_IMPLEMENTATION
-#include <omp.h>
-
+#include "backends/cpu/cpu_device.h"
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/kernel_list.h"
 #include "backends/cpu/row_group.h"
@@ -10,23 +9,11 @@
 
 namespace dif::cpu {
 
-/// Host memory, and the number of OpenMP threads of the runs on it.
-class CpuDevice final : public runtime::HostDevice {
- public:
-  CpuDevice(std::uint64_t cap_bytes, unsigned threads) : HostDevice(cap_bytes), threads_(threads) {}
-  Status begin_run() override {
-    omp_set_num_threads(static_cast<int>(threads_));
-    return ok();
-  }
-
- private:
-  unsigned threads_;
-};
-
 static Result<std::unique_ptr<runtime::Device>> create_device(const runtime::DeviceOptions& options) {
   DIF_TRY(runtime::expect_only_device("cpu", options));
   const unsigned threads = options.threads != 0 ? options.threads : usable_cpus();
-  return std::unique_ptr<runtime::Device>(new CpuDevice(options.cap_bytes, threads));
+  return std::unique_ptr<runtime::Device>(
+      new CpuDevice(options.cap_bytes, threads, options.weight_cache_bytes));
 }
 
 constexpr runtime::BackendDefinition kBackend = {

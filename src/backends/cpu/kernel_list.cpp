@@ -20,6 +20,7 @@ std::span<const runtime::KernelEntry> kernel_list() {
     std::vector<runtime::KernelEntry> entries = {
         {&ops::kLinear, "onednn_matmul", make_onednn_linear},
         {&ops::kLinear, "onednn_matmul_f32", make_upcast_linear},
+        {&ops::kConv2d, "simd_few_channel_convolution", make_few_channel_conv2d},
         {&ops::kConv2d, "onednn_convolution", make_onednn_conv2d},
         {&ops::kConv2d, "onednn_convolution_f32", make_upcast_conv2d},
         {&ops::kAttention, "streaming_attention_bf16", make_bf16_attention},

@@ -17,6 +17,9 @@ MakeResult make_onednn_conv2d(const KernelRequest& request);
 MakeResult make_upcast_linear(const KernelRequest& request);
 MakeResult make_upcast_conv2d(const KernelRequest& request);
 
+/// A convolution to at most four channels, of any storage dtype, in f32.
+MakeResult make_few_channel_conv2d(const KernelRequest& request);
+
 /// The products of bf16 in bf16 pairs, on processors that have them; probabilities are rounded to bf16.
 MakeResult make_bf16_attention(const KernelRequest& request);
 MakeResult make_attention(const KernelRequest& request);

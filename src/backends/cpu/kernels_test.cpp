@@ -245,6 +245,27 @@ TEST(CpuConv2d, AgreesWithF64) {
   }
 }
 
+TEST(CpuConv2d, ToFewChannelsAgreesWithF64InTilesAndAtEdges) {
+  const ConvCase cases[] = {{{2, 32, 30, 17}, {3, 32, 3, 3}},
+                            {{1, 8, 40, 300}, {4, 8, 3, 3}},
+                            {{1, 5, 9, 130}, {2, 5, 2, 3}, {1, 1}, {1, 0, 0, 2}},
+                            {{1, 20, 33, 259}, {1, 20, 5, 5}, {1, 1}, {2, 2, 2, 2}},
+                            {{1, 6, 7, 6}, {3, 6, 1, 1}, {1, 1}, {0, 0, 0, 0}}};
+  for_each_instruction_set([&] {
+    for (const ConvCase& c : cases)
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+        const auto run = conv_run(dtype, c);
+        const HostTensor y = expected(*run, runtime::function_kernel<reference::conv2d>);
+        run_or_fail(*run, make_few_channel_conv2d);
+        EXPECT_LT(relative_error(run->y(), y), tolerance(dtype)) << text(dtype, c.x, c.w);
+      }
+  });
+  expect_thread_invariance([&] { return conv_run(DType::kF32, cases[3]); }, make_few_channel_conv2d);
+  EXPECT_FALSE(conv_run(DType::kF32, {{1, 8, 9, 9}, {5, 8, 3, 3}})->make(make_few_channel_conv2d));
+  EXPECT_FALSE(conv_run(DType::kF32, {{1, 8, 9, 9}, {3, 8, 3, 3}, {2, 2}})->make(make_few_channel_conv2d));
+  EXPECT_FALSE(conv_run(DType::kF32, cases[0], false)->make(make_few_channel_conv2d));
+}
+
 TEST(CpuConv2d, ImagesThatAreCutIntoBandsHaveNoSeams) {
   const ConvCase cases[] = {{{2, 16, 300, 256}, {16, 16, 3, 3}},
                             {{1, 16, 603, 256}, {16, 16, 3, 3}, {2, 2}, {0, 0, 1, 1}},

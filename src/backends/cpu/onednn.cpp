@@ -15,4 +15,9 @@ dnnl::stream& onednn_stream() {
   return *stream;
 }
 
+std::string layout_name(std::span<const std::byte> description, DType storage) {
+  return std::string(dtype_name(storage)) +
+         std::string(reinterpret_cast<const char*>(description.data()), description.size());
+}
+
 }  // namespace dif::cpu

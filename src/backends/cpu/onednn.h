@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <exception>
+#include <span>
+#include <string>
 
 #include "base/error.h"
+#include "dif/dtype.h"
 
 namespace dnnl {
 struct engine;
@@ -15,6 +19,10 @@ namespace dif::cpu {
 /// several threads may use them.
 dnnl::engine& onednn_engine();
 dnnl::stream& onednn_stream();
+
+/// A name for how weights of dtype `storage` are packed, for WeightCache; `description` are the bytes of
+/// oneDNN's memory descriptor.
+std::string layout_name(std::span<const std::byte> description, DType storage);
 
 /// Runs `call`, which may throw dnnl::error or bad_alloc. Error: Internal with what oneDNN said.
 template <class Call>

@@ -112,7 +112,8 @@ struct Place {
 struct Load {
   std::uint32_t input = 0;
   DType dtype = DType::kF32;
-  std::int64_t width = 0;  ///< elements of a row
+  std::int64_t width = 0;                         ///< elements of a row
+  std::int64_t step = 0, first = 0, columns = 0;  ///< of each `step` elements, `columns` from `first` on
   Place to;
 };
 
@@ -124,7 +125,7 @@ struct Operand {
 };
 
 struct Instruction {
-  RowFunction run = nullptr;
+  RowFunction run = nullptr;  ///< null: the loads are all of it
   RowOperation operation;
   std::vector<Load> loads;  ///< before it
   std::vector<Operand> operands;
@@ -169,7 +170,7 @@ class RowGroup final : public runtime::Kernel {
   explicit RowGroup(const GroupRequest& request) : rows_(request.rows) {
     find_last_uses(request);
     for (std::uint32_t i = 0; i < request.ops.size(); ++i) add(request, i);
-    cut(request);
+    cut();
   }
 
   /// Floats of one row that are kept at a time.
@@ -214,11 +215,14 @@ class RowGroup final : public runtime::Kernel {
     const GroupOp& source = request.ops[index];
     const ir::OpView& op = *source.op;
     Instruction instruction;
-    instruction.run = entry_of(op.def())->rows();
     instruction.operation = describe(op, rows_);
-    for (std::size_t i = 0; i < source.operands.size(); ++i)
-      instruction.operands.push_back(operand_of(source, i, instruction.loads));
-    most_operands_ = std::max(most_operands_, source.operands.size());
+    const bool is_load = loads_part(source);
+    if (!is_load) {
+      instruction.run = entry_of(op.def())->rows();
+      for (std::size_t i = 0; i < source.operands.size(); ++i)
+        instruction.operands.push_back(operand_of(source, i, instruction.loads));
+      most_operands_ = std::max(most_operands_, source.operands.size());
+    }
 
     Kept& result = results_[index];
     result.width = instruction.operation.width;
@@ -229,6 +233,10 @@ class RowGroup final : public runtime::Kernel {
       instruction.store = source.output;
     }
     instruction.result = result.place;
+    if (is_load)
+      instruction.loads.push_back({source.operands[0].index, op.out().dtype, op.in(0).numel() / rows_,
+                                   columns_of(op.in(0)), instruction.operation.first_column,
+                                   instruction.operation.columns, result.place});
     instructions_.push_back(std::move(instruction));
     for (auto* list : {&results_, &loaded_})
       for (Kept& kept : *list)
@@ -236,6 +244,12 @@ class RowGroup final : public runtime::Kernel {
           scratch_.give_back(kept.place.offset, kept.width);
           kept.width = 0;
         }
+  }
+
+  /// A slice of an input in another dtype than f32: only the part is converted.
+  static bool loads_part(const GroupOp& source) {
+    return source.op->def().row_rule == RowRule::kSlice && !source.operands[0].inside &&
+           source.op->in(0).dtype != DType::kF32;
   }
 
   Operand operand_of(const GroupOp& source, std::size_t i, std::vector<Load>& loads) {
@@ -255,7 +269,7 @@ class RowGroup final : public runtime::Kernel {
       if (kept.width == 0) {
         kept.width = operand.width;
         kept.place = {Place::kScratch, 0, scratch_.take(operand.width)};
-        loads.push_back({from.index, type.dtype, operand.width, kept.place});
+        loads.push_back({from.index, type.dtype, operand.width, operand.width, 0, operand.width, kept.place});
       }
       operand.place = kept.place;
     } else {
@@ -273,13 +287,12 @@ class RowGroup final : public runtime::Kernel {
     return wholes_.back().offset;
   }
 
-  void cut(const GroupRequest& request) {
+  void cut() {
     std::int64_t widest = 1, elements = 0;
     for (const Instruction& instruction : instructions_) {
       widest = std::max(widest, instruction.operation.width);
       elements += instruction.operation.width;
     }
-    (void)request;
     block_rows_ = std::clamp<std::int64_t>(kNearFloats / std::max(scratch_.size(), widest), 1, rows_);
     task_rows_ = ceil_div(std::max<std::int64_t>(1, kTaskElements / elements), block_rows_) * block_rows_;
     slots_ = thread_count();
@@ -304,9 +317,16 @@ class RowGroup final : public runtime::Kernel {
     };
     for (const Instruction& instruction : instructions_) {
       for (const Load& load : instruction.loads) {
-        const auto first = static_cast<std::size_t>(row * load.width) * dtype_size(load.dtype);
-        convert_here(load.dtype, args.in[load.input].data<std::byte>() + first, DType::kF32, at(load.to, 0),
-                     n_rows * load.width);
+        const std::size_t size = dtype_size(load.dtype);
+        const std::byte* from = args.in[load.input].data<std::byte>() +
+                                static_cast<std::size_t>(row * load.width + load.first) * size;
+        float* to = at(load.to, 0);
+        const bool whole = load.columns == load.step;
+        const std::int64_t lines = whole ? 1 : n_rows * load.width / load.step;
+        const std::int64_t n = whole ? n_rows * load.width : load.columns;
+        for (std::int64_t line = 0; line < lines;
+             ++line, from += static_cast<std::size_t>(load.step) * size, to += n)
+          convert_here(load.dtype, from, DType::kF32, to, n);
       }
       for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
         const Operand& operand = instruction.operands[i];
@@ -314,7 +334,8 @@ class RowGroup final : public runtime::Kernel {
       }
       const RowOperation& operation = instruction.operation;
       float* const result = at(instruction.result, operation.width);
-      instruction.run({&operation, {operands.data(), instruction.operands.size()}, result, row, n_rows});
+      if (instruction.run != nullptr)
+        instruction.run({&operation, {operands.data(), instruction.operands.size()}, result, row, n_rows});
       if (instruction.store == runtime::kNoOutput) continue;
       const auto first = static_cast<std::size_t>(row * operation.width) * dtype_size(operation.dtype);
       convert_here(DType::kF32, result, operation.dtype,

@@ -75,8 +75,8 @@ class KernelRun {
   }
   KernelRun(const KernelRun&) = delete;
 
-  Status make(runtime::MakeKernel make) {
-    DIF_ASSIGN(kernel_, make({&view_, nullptr, constants_}));
+  Status make(runtime::MakeKernel make, runtime::Device* device = nullptr) {
+    DIF_ASSIGN(kernel_, make({&view_, device, constants_}));
     workspace_ = HostBuffer(kernel_->workspace_bytes());
     std::memset(workspace_.data(), 0xff, workspace_.bytes());  // NaN: contents are undefined
     return ok();

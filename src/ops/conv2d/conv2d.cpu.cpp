@@ -2,16 +2,17 @@
 #include <array>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/channel_layout.h"
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_features.h"
-#include "backends/cpu/host_buffer.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/weight_cache.h"
 #include "base/checked_math.h"
 
 namespace dif::cpu {
@@ -100,11 +101,7 @@ class Conv2d final : public runtime::Kernel {
       if (try_layout(in, out, &error)) break;
     if (calls_.empty()) return runtime::declined("oneDNN has no fast convolution for it: {}", error);
     if (request.constants[1]) {
-      DIF_TRY(onednn_guarded("packing weights", [&] {
-        packed_ = HostBuffer(weights_.get_size());
-        pack(request.constants[1].pointer(), packed_.data());
-        weights_packed_ = true;
-      }));
+      DIF_TRY(onednn_guarded("packing weights", [&] { keep_packed(request); }));
     }
     bias_.resize(static_cast<std::size_t>(has_bias_ ? g_.co : 0));
     if (has_bias_ && request.constants[2]) {
@@ -116,9 +113,11 @@ class Conv2d final : public runtime::Kernel {
   }
 
   std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
-  std::uint64_t prepacked_bytes() const override { return packed_.bytes() + bias_.size() * sizeof(float); }
+  std::uint64_t prepacked_bytes() const override {
+    return (packed_.is_new ? packed_.buffer->bytes() : 0) + bias_.size() * sizeof(float);
+  }
   bool reads_constant(std::size_t operand) const override {
-    return !(operand == 1 && weights_packed_) && !(operand == 2 && bias_constant_);
+    return !(operand == 1 && packed_.buffer) && !(operand == 2 && bias_constant_);
   }
 
   Status run(const KernelArgs& args) override {
@@ -126,8 +125,8 @@ class Conv2d final : public runtime::Kernel {
     if (has_bias_ && !bias_constant_)
       convert(storage_, args.in[2].data<std::byte>(), DType::kF32, bias_.data(), g_.co);
     return onednn_guarded("a convolution", [&] {
-      std::byte* weights = packed_.data();
-      if (!weights_packed_) {
+      std::byte* weights = packed_.buffer ? packed_.buffer->data() : nullptr;
+      if (!packed_.buffer) {
         weights = workspace + weights_at_;
         pack(args.in[1].data<std::byte>(), weights);
       }
@@ -209,6 +208,16 @@ class Conv2d final : public runtime::Kernel {
     return {g_.groups, g_.co / g_.groups, g_.ci / g_.groups, g_.kh, g_.kw};
   }
 
+  /// Packs constant weights for as long as this kernel lives, if the cache has room for them.
+  void keep_packed(const KernelRequest& request) {
+    const std::int64_t count = g_.co * (g_.ci / g_.groups) * g_.kh * g_.kw;
+    const auto bytes = static_cast<std::size_t>(count) * dtype_size(storage_);
+    const std::byte* const w = request.constants[1].pointer();
+    const std::string layout = layout_name(std::as_bytes(std::span(&weights_.data, 1)), storage_);
+    packed_ = weight_cache_of(request).get({w, bytes}, layout, weights_.get_size(),
+                                           [&](std::byte* to) { pack(w, to); });
+  }
+
   void pack(const std::byte* from, std::byte* to) {
     const std::int64_t count = g_.co * (g_.ci / g_.groups) * g_.kh * g_.kw;
     std::vector<float> upcast;
@@ -273,7 +282,7 @@ class Conv2d final : public runtime::Kernel {
     };
     in_at_ = take(in_place(in_width_) ? 0 : in_bytes);
     out_at_ = take(in_place(out_width_) ? 0 : out_bytes);
-    weights_at_ = take(weights_packed_ ? 0 : weights_.get_size());
+    weights_at_ = take(packed_.buffer ? 0 : weights_.get_size());
     scratch_at_ = take(scratch_bytes);
   }
 
@@ -285,8 +294,8 @@ class Conv2d final : public runtime::Kernel {
   std::vector<Call> calls_;
   std::int64_t in_width_ = 1, out_width_ = 1;
   memory::desc weights_;
-  HostBuffer packed_;
-  bool weights_packed_ = false, bias_constant_ = false;
+  WeightCache::Packed packed_;
+  bool bias_constant_ = false;
   std::vector<float> bias_;
 
   std::uint64_t workspace_bytes_ = 0, in_at_ = 0, out_at_ = 0, weights_at_ = 0, scratch_at_ = 0;

@@ -2,15 +2,16 @@
 #include <atomic>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_features.h"
-#include "backends/cpu/host_buffer.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/parallel.h"
+#include "backends/cpu/weight_cache.h"
 #include "base/checked_math.h"
 
 namespace dif::cpu {
@@ -25,8 +26,8 @@ using runtime::KernelArgs;
 constexpr std::size_t kAlignment = 64;
 /// Rows of x and columns of y that one call takes where oneDNN would split sums by the number of threads.
 constexpr std::int64_t kSerialRows = 96, kSerialColumns = 256;
-/// Rows of a weight matrix that are upcast at a time.
-constexpr std::int64_t kUpcastRows = 512;
+/// Rows of a weight matrix that are packed at a time, where they are not kept.
+constexpr std::int64_t kPanelRows = 512;
 
 memory::data_type onednn_type(DType dtype) {
   return dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
@@ -46,28 +47,24 @@ class Linear final : public runtime::Kernel {
 
   Status prepare(const KernelRequest& request) {
     DIF_TRY(onednn_guarded("making a matrix product", [&] { make_primitives(); }));
-    if (request.constants[1]) {
-      const std::byte* w = request.constants[1].pointer();
-      DIF_TRY(onednn_guarded("packing weights", [&] {
-        if (needs_packing()) {
-          packed_ = HostBuffer(weights_.get_size());
-          pack(w, packed_.data());
-          weights_packed_ = true;
-        }
-      }));
-    }
+    if (needs_packing() && request.constants[1])
+      DIF_TRY(onednn_guarded("packing weights", [&] { keep_packed(request); }));
+    if (needs_packing() && !packed_.buffer && !serial_)
+      DIF_TRY(onednn_guarded("making matrix products", [&] { make_panels(); }));
     if (has_bias_ && request.constants[2]) {
       bias_.resize(static_cast<std::size_t>(n_));
       convert(storage_, request.constants[2].pointer(), DType::kF32, bias_.data(), n_);
     }
-    lay_out_workspace(static_cast<bool>(request.constants[1]));
+    lay_out_workspace();
     return ok();
   }
 
   std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
-  std::uint64_t prepacked_bytes() const override { return packed_.bytes() + bias_.size() * sizeof(float); }
+  std::uint64_t prepacked_bytes() const override {
+    return (packed_.is_new ? packed_.buffer->bytes() : 0) + bias_.size() * sizeof(float);
+  }
   bool reads_constant(std::size_t operand) const override {
-    return !(operand == 1 && weights_packed_) && !(operand == 2 && !bias_.empty());
+    return !(operand == 1 && packed_.buffer) && !(operand == 2 && !bias_.empty());
   }
 
   Status run(const KernelArgs& args) override {
@@ -82,14 +79,17 @@ class Linear final : public runtime::Kernel {
       y = workspace + y_at_;
     }
     if (has_bias_) bias = bias_of(args, workspace);
-    if (weights_packed_) {
-      w = packed_.data();
-    } else if (needs_packing()) {
-      DIF_TRY(onednn_guarded("packing weights", [&] { pack(w, workspace + weights_at_); }));
+    std::byte* const scratch = workspace + scratch_at_;
+    if (packed_.buffer) {
+      w = packed_.buffer->data();
+    } else if (needs_packing() && serial_) {
+      DIF_TRY(onednn_guarded("packing weights", [&] { pack(w, 0, n_, weights_, workspace + weights_at_); }));
       w = workspace + weights_at_;
     }
-    std::byte* const scratch = workspace + scratch_at_;
-    if (serial_) {
+    if (panels_) {
+      DIF_TRY(onednn_guarded("a matrix product",
+                             [&] { execute_in_panels(x, w, bias, y, workspace + weights_at_, scratch); }));
+    } else if (serial_) {
       DIF_TRY(execute_in_blocks(x, w, bias, y, scratch));
     } else {
       DIF_TRY(onednn_guarded("a matrix product", [&] { execute(products_[0], x, w, bias, y, scratch); }));
@@ -150,19 +150,40 @@ class Linear final : public runtime::Kernel {
 
   bool needs_packing() const { return storage_ != compute_ || weights_ != plain_weights(n_); }
 
-  /// From [N, K] in the storage dtype to weights_, some rows at a time where the layout has blocks of rows.
-  void pack(const std::byte* from, std::byte* to) {
+  /// Packs constant weights for as long as this kernel lives, if the cache has room for them.
+  void keep_packed(const KernelRequest& request) {
+    const auto bytes = static_cast<std::size_t>(n_ * k_) * dtype_size(storage_);
+    const std::byte* const w = request.constants[1].pointer();
+    const std::string layout = layout_name(std::as_bytes(std::span(&weights_.data, 1)), storage_);
+    packed_ = weight_cache_of(request).get({w, bytes}, layout, weights_.get_size(),
+                                           [&](std::byte* to) { pack(w, 0, n_, weights_, to); });
+  }
+
+  /// Products of some columns of y each, whose weights are packed in every run.
+  void make_panels() {
+    products_.clear();
+    panels_ = true;
+    for (const std::int64_t columns : {std::min(n_, kPanelRows), n_ % kPanelRows})
+      if (columns != 0 && (products_.empty() || columns != products_[0].columns))
+        products_.push_back(make_product(m_, columns, Tag::any, nullptr));
+  }
+
+  /// Rows first .. first+n_rows-1 of [N, K] in the storage dtype to the layout `packed` of these rows, some
+  /// at a time where they are upcast.
+  void pack(const std::byte* from, std::int64_t first, std::int64_t n_rows, const memory::desc& packed,
+            std::byte* to) const {
+    const std::size_t row_bytes = static_cast<std::size_t>(k_) * dtype_size(storage_);
+    from += static_cast<std::size_t>(first) * row_bytes;
     if (storage_ == compute_) {
-      reorder(from, plain_weights(n_), to, weights_);
+      reorder(from, plain_weights(n_rows), to, packed);
       return;
     }
-    const std::size_t row_bytes = static_cast<std::size_t>(k_) * dtype_size(storage_);
-    std::vector<float> rows(static_cast<std::size_t>(k_ * std::min(n_, kUpcastRows)));
-    for (std::int64_t first = 0; first < n_; first += kUpcastRows) {
-      const std::int64_t count = std::min(kUpcastRows, n_ - first);
-      convert(storage_, from + static_cast<std::size_t>(first) * row_bytes, DType::kF32, rows.data(),
+    std::vector<float> rows(static_cast<std::size_t>(k_ * std::min(n_rows, kPanelRows)));
+    for (std::int64_t row = 0; row < n_rows; row += kPanelRows) {
+      const std::int64_t count = std::min(kPanelRows, n_rows - row);
+      convert(storage_, from + static_cast<std::size_t>(row) * row_bytes, DType::kF32, rows.data(),
               count * k_);
-      const memory::desc part = weights_.submemory_desc({k_, count}, {0, first});
+      const memory::desc part = packed.submemory_desc({k_, count}, {0, row});
       reorder(reinterpret_cast<const std::byte*>(rows.data()), plain_weights(count), to, part);
     }
   }
@@ -204,6 +225,16 @@ class Linear final : public runtime::Kernel {
                                  [&](const Product& p) { return p.rows == rows && p.columns == columns; });
   }
 
+  void execute_in_panels(std::byte* x, const std::byte* w, const float* bias, std::byte* y, std::byte* packed,
+                         std::byte* scratch) const {
+    for (std::int64_t first = 0; first < n_; first += kPanelRows) {
+      const Product& product = product_of(m_, std::min(kPanelRows, n_ - first));
+      pack(w, first, product.columns, product.w, packed);
+      execute(product, x, packed, bias == nullptr ? bias : bias + first,
+              y + first * static_cast<std::int64_t>(dtype_size(compute_)), scratch);
+    }
+  }
+
   /// Error: Internal, when oneDNN refuses one of the blocks.
   Status execute_in_blocks(std::byte* x, std::byte* w, const float* bias, std::byte* y,
                            std::byte* scratch) const {
@@ -232,7 +263,7 @@ class Linear final : public runtime::Kernel {
     return ok();
   }
 
-  void lay_out_workspace(bool constant_weights) {
+  void lay_out_workspace() {
     const auto take = [this](std::uint64_t bytes) {
       const std::uint64_t at = workspace_bytes_;
       workspace_bytes_ += align_up(bytes, kAlignment);
@@ -242,7 +273,11 @@ class Linear final : public runtime::Kernel {
       x_at_ = take(static_cast<std::uint64_t>(m_ * k_) * dtype_size(compute_));
       y_at_ = take(static_cast<std::uint64_t>(m_ * n_) * dtype_size(compute_));
     }
-    if (!constant_weights && needs_packing()) weights_at_ = take(weights_.get_size());
+    std::size_t weight_bytes = 0;
+    if (needs_packing() && !packed_.buffer && serial_) weight_bytes = weights_.get_size();
+    if (panels_)
+      for (const Product& product : products_) weight_bytes = std::max(weight_bytes, product.w.get_size());
+    weights_at_ = take(weight_bytes);
     if (has_bias_ && bias_.empty() && storage_ != DType::kF32)
       bias_at_ = take(static_cast<std::uint64_t>(n_) * sizeof(float));
     for (const Product& product : products_)
@@ -255,11 +290,10 @@ class Linear final : public runtime::Kernel {
   const std::int64_t k_, n_, m_;
   const bool has_bias_;
 
-  std::vector<Product> products_;  ///< one, or one per size of block
+  std::vector<Product> products_;  ///< one, or one per size of block or panel
   memory::desc weights_;
-  bool serial_ = false;
-  HostBuffer packed_;
-  bool weights_packed_ = false;
+  bool serial_ = false, panels_ = false;
+  WeightCache::Packed packed_;
   std::vector<float> bias_;  ///< empty when it is not constant
 
   std::uint64_t workspace_bytes_ = 0, x_at_ = 0, y_at_ = 0, weights_at_ = 0, bias_at_ = 0, scratch_at_ = 0;

@@ -1,0 +1,153 @@
+#include "backends/cpu/weight_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/cpu_features.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/testing.h"
+#include "ops/conv2d/conv2d.op.h"
+#include "ops/linear/linear.op.h"
+
+namespace dif::cpu {
+namespace {
+
+using testing::HostTensor;
+using testing::KernelRun;
+using testing::random_tensor;
+using testing::Threads;
+
+std::span<const std::byte> bytes_of(const std::vector<std::uint8_t>& bytes) {
+  return std::as_bytes(std::span(bytes));
+}
+
+TEST(Fingerprint, ChangesWithEveryBitAndWithTheLength) {
+  std::vector<std::uint8_t> bytes(5000, 7);
+  std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
+  const auto note = [&] {
+    const Fingerprint hash = fingerprint(bytes_of(bytes));
+    return seen.insert({hash.first, hash.second}).second;
+  };
+  EXPECT_TRUE(note());
+  for (const std::size_t at : {0, 1, 1023, 1024, 2500, 4096, 4999})
+    for (int bit = 0; bit < 8; ++bit) {
+      bytes[at] ^= static_cast<std::uint8_t>(1 << bit);
+      EXPECT_TRUE(note()) << at << ", " << bit;
+      bytes[at] ^= static_cast<std::uint8_t>(1 << bit);
+    }
+  for (const std::size_t n : {5001, 5120, 6000, 0, 1, 1024}) {
+    bytes.assign(n, 0);
+    EXPECT_TRUE(note()) << n << " zeros";
+  }
+}
+
+TEST(Fingerprint, IsTheSameForAnyNumberOfThreads) {
+  std::vector<std::uint8_t> bytes(std::size_t{3} << 20);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 31 + i / 999);
+  const Fingerprint alone = [&] {
+    const Threads threads(1);
+    return fingerprint(bytes_of(bytes));
+  }();
+  const Threads threads(4);
+  EXPECT_EQ(fingerprint(bytes_of(bytes)), alone);
+}
+
+class CacheTest : public ::testing::Test {
+ protected:
+  WeightCache::Packed get(WeightCache& cache, std::uint8_t content, std::string_view layout = "a",
+                          std::uint64_t bytes = 1000) {
+    const std::vector<std::uint8_t> source(500, content);
+    return cache.get(bytes_of(source), layout, bytes, [&](std::byte* to) {
+      std::memset(to, content, bytes);
+      ++n_packed_;
+    });
+  }
+  int n_packed_ = 0;
+};
+
+TEST_F(CacheTest, TheSameWeightsArePackedOnceForAllContexts) {
+  WeightCache one(UINT64_MAX), other(1 << 20);
+  auto a = get(one, 1), b = get(other, 1);
+  EXPECT_TRUE(a.is_new);
+  EXPECT_FALSE(b.is_new);
+  EXPECT_EQ(a.buffer, b.buffer);
+  EXPECT_NE(get(one, 2).buffer, a.buffer);
+  EXPECT_NE(get(one, 1, "b").buffer, a.buffer);
+  EXPECT_EQ(n_packed_, 3);
+  a = {};
+  EXPECT_FALSE(get(one, 1).is_new) << "the other context still holds it";
+  b = {};
+  EXPECT_TRUE(get(one, 1).is_new) << "nobody holds it any more";
+}
+
+TEST_F(CacheTest, ABudgetHoldsUntilSomethingIsGivenBack) {
+  WeightCache cache(2500);
+  auto a = get(cache, 1), b = get(cache, 2);
+  EXPECT_TRUE(a.buffer && b.buffer);
+  EXPECT_FALSE(get(cache, 3).buffer);
+  a = {};
+  EXPECT_TRUE(get(cache, 3).buffer);
+  WeightCache none(0);
+  EXPECT_FALSE(get(none, 4).buffer);
+  EXPECT_EQ(n_packed_, 3);
+}
+
+std::unique_ptr<KernelRun> linear_run(DType dtype) {
+  std::vector<HostTensor> operands;
+  operands.push_back(random_tensor(dtype, {37, 96}, 1));
+  operands.push_back(random_tensor(dtype, {1300, 96}, 2));
+  operands.push_back(random_tensor(dtype, {1300}, 3));
+  return std::make_unique<KernelRun>(ops::kLinear, std::vector<ir::Attr>{}, std::move(operands),
+                                     std::vector<std::size_t>{1, 2});
+}
+
+TEST(WeightBudget, ProductsWithoutRoomForWeightsGiveTheSameResults) {
+  CpuDevice without(0, 2, 0), with(0, 2, UINT64_MAX);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const bool upcast = dtype == DType::kF16 || (dtype == DType::kBF16 && !multiplies_bf16());
+    const auto make = upcast ? make_upcast_linear : make_onednn_linear;
+    const auto packed = linear_run(dtype), panels = linear_run(dtype);
+    ASSERT_TRUE(packed->make(make, &with));
+    ASSERT_TRUE(panels->make(make, &without));
+    EXPECT_TRUE(panels->kernel().reads_constant(1));
+    EXPECT_LT(panels->kernel().prepacked_bytes(), 10000U) << "the bias alone";
+    ASSERT_TRUE(packed->run());
+    ASSERT_TRUE(panels->run());
+    EXPECT_LT(testing::relative_error(panels->y(), packed->y()), dtype == DType::kF32 ? 1e-6 : 2e-3);
+  }
+}
+
+TEST(WeightBudget, ConvolutionsWithoutRoomForWeightsGiveTheSameResults) {
+  CpuDevice without(0, 2, 0);
+  std::unique_ptr<KernelRun> runs[2];
+  for (auto& run : runs) {
+    std::vector<HostTensor> operands;
+    operands.push_back(random_tensor(DType::kF32, {1, 32, 20, 20}, 1));
+    operands.push_back(random_tensor(DType::kF32, {48, 32, 3, 3}, 2));
+    run = std::make_unique<KernelRun>(
+        ops::kConv2d,
+        std::vector<ir::Attr>{std::vector<std::int64_t>{1, 1}, std::vector<std::int64_t>{1, 1, 1, 1},
+                              std::int64_t{1}},
+        std::move(operands), std::vector<std::size_t>{1});
+  }
+  ASSERT_TRUE(runs[0]->make(make_onednn_conv2d));
+  ASSERT_TRUE(runs[1]->make(make_onednn_conv2d, &without));
+  EXPECT_EQ(runs[1]->kernel().prepacked_bytes(), 0U);
+  for (auto& run : runs) ASSERT_TRUE(run->run());
+  EXPECT_TRUE(runs[0]->y().same_bytes(runs[1]->y()));
+}
+
+TEST(WeightBudget, TwoKernelsOfTheSameWeightsHoldOneCopy) {
+  const auto first = linear_run(DType::kF16), second = linear_run(DType::kF16);
+  ASSERT_TRUE(first->make(make_upcast_linear));
+  ASSERT_TRUE(second->make(make_upcast_linear));
+  const std::uint64_t copy = first->kernel().prepacked_bytes() - second->kernel().prepacked_bytes();
+  EXPECT_GE(copy + 4096, 1300U * 96 * 4) << "the second copy was not counted";
+}
+
+}  // namespace
+}  // namespace dif::cpu
