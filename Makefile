@@ -16,12 +16,12 @@ demo: ## install what is missing, build, and draw apple.png from "a red apple"
 	build/dif generate "a red apple" -o apple.png
 
 test: ## everything that needs no GPU: the release build's tests and the sanitizer build's
-	scripts/install-dependencies build test
+	scripts/install-dependencies build test opencl
 	scripts/test
 
 # BENCH_PYTHON=venv/bin/python adds diffusers; RECORD=1 writes perf/results and docs/performance.
 bench: ## time pictures and kernels on this machine
-	scripts/install-dependencies build
+	scripts/install-dependencies build opencl
 	scripts/bench
 
 fuzz: ## feed the readers damaged files, SECONDS=60 for each target

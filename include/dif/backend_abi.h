@@ -5,6 +5,7 @@
  * Conventions
  *   - Every structure starts with `struct_size`, set by whoever fills it in; a reader uses only the
  *     members that lie within it. Members are only ever appended. Unknown flags are refused.
+ *   - Structures of an array stand struct_size bytes apart, the one that the first of them says.
  *   - Functions return DIF_OK or a code below and then write one sentence into the caller's dif_error.
  *     Nothing throws or ends the process. A NULL dif_error is allowed.
  *   - Strings are UTF-8 and end in NUL. Pointers passed in are valid during the call unless said

@@ -11,13 +11,14 @@
 namespace dif::opencl {
 
 /// Every function of the OpenCL loader that this backend calls.
-#define DIF_OPENCL_FUNCTIONS(F)                                                                              \
-  F(clGetPlatformIDs)                                                                                        \
-  F(clGetPlatformInfo) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)           \
-      F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clReleaseMemObject)               \
-          F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer) F(clCreateProgramWithSource) \
-              F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramBuildInfo) F(clGetProgramInfo)    \
-                  F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg)                 \
+#define DIF_OPENCL_FUNCTIONS(F)                                                                           \
+  F(clGetPlatformIDs)                                                                                     \
+  F(clGetPlatformInfo)                                                                                    \
+  F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext) F(clCreateCommandQueue)     \
+      F(clReleaseCommandQueue) F(clCreateBuffer) F(clReleaseMemObject) F(clEnqueueReadBuffer)             \
+          F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer) F(clCreateProgramWithSource)                     \
+              F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramBuildInfo) F(clGetProgramInfo) \
+                  F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg)              \
                       F(clEnqueueNDRangeKernel) F(clFinish) F(clGetEventProfilingInfo) F(clReleaseEvent)
 
 /// The loader's symbol table, opened at run time so that this library loads on a machine without OpenCL.

@@ -239,6 +239,7 @@ cl_program OpenClDevice::load_binary(const std::string& source) {
 }
 
 Result<cl_program> OpenClDevice::compile(const std::string& source) {
+  ++n_compiled_;
   const char* text = source.c_str();
   cl_int code = CL_SUCCESS;
   const cl_program program = api_.clCreateProgramWithSource(context_, 1, &text, nullptr, &code);

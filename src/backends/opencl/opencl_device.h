@@ -76,6 +76,8 @@ class OpenClDevice final : public runtime::Device {
   Result<ClKernel> kernel(const std::string& source, const char* name, Groups local);
 
   const DeviceFacts& facts() const { return facts_; }
+  /// Programs that were compiled from their text, not taken from disk.
+  int n_compiled() const { return n_compiled_; }
 
  private:
   friend class ClKernel;
@@ -102,6 +104,7 @@ class OpenClDevice final : public runtime::Device {
   cl_command_queue queue_ = nullptr;
   std::map<std::string, Program> programs_;      ///< by source
   std::map<void*, std::uint64_t> buffer_bytes_;  ///< by handle
+  int n_compiled_ = 0;
   bool measuring_ = false;
   std::vector<cl_event> events_;
 };
