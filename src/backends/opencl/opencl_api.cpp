@@ -20,11 +20,11 @@ Result<OpenClApi> open_loader() {
                 named ? "DIF_OPENCL_PATH must name a libOpenCL.so.1"
                       : "install one (Debian: ocl-icd-libopencl1) or name it in DIF_OPENCL_PATH");
   std::string missing;
-#define DIF_OPENCL_RESOLVE(name)                                        \
+#define DIF_OPENCL_FUNCTION(name)                                       \
   api.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
   if (api.name == nullptr) missing += missing.empty() ? #name : ", " #name;
-  DIF_OPENCL_FUNCTIONS(DIF_OPENCL_RESOLVE)
-#undef DIF_OPENCL_RESOLVE
+#include "backends/opencl/opencl_functions.def"
+#undef DIF_OPENCL_FUNCTION
   if (!missing.empty())
     return fail(ErrorCode::kUnavailable, "{} is no OpenCL 1.2 loader: it lacks {}", api.library, missing);
   return api;  // the library stays open for the life of the process: drivers do not stand being unloaded

@@ -10,22 +10,11 @@
 
 namespace dif::opencl {
 
-/// Every function of the OpenCL loader that this backend calls.
-#define DIF_OPENCL_FUNCTIONS(F)                                                                           \
-  F(clGetPlatformIDs)                                                                                     \
-  F(clGetPlatformInfo)                                                                                    \
-  F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext) F(clCreateCommandQueue)     \
-      F(clReleaseCommandQueue) F(clCreateBuffer) F(clReleaseMemObject) F(clEnqueueReadBuffer)             \
-          F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer) F(clCreateProgramWithSource)                     \
-              F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramBuildInfo) F(clGetProgramInfo) \
-                  F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg)              \
-                      F(clEnqueueNDRangeKernel) F(clFinish) F(clGetEventProfilingInfo) F(clReleaseEvent)
-
 /// The loader's symbol table, opened at run time so that this library loads on a machine without OpenCL.
 struct OpenClApi {
-#define DIF_OPENCL_MEMBER(name) decltype(&::name) name = nullptr;
-  DIF_OPENCL_FUNCTIONS(DIF_OPENCL_MEMBER)
-#undef DIF_OPENCL_MEMBER
+#define DIF_OPENCL_FUNCTION(name) decltype(&::name) name = nullptr;
+#include "backends/opencl/opencl_functions.def"
+#undef DIF_OPENCL_FUNCTION
   std::string library;  ///< the file that was opened
 
   /// The loader that DIF_OPENCL_PATH names, else libOpenCL.so.1 of the system; opened once a process. Errors:
