@@ -168,6 +168,8 @@ dif_code transfer(dif_prepared& prepared, const std::vector<std::uint32_t>& ids,
 
 dif_code execute(dif_prepared& prepared, std::uint32_t flags, dif_error* error) {
   const dif_context_options& host = prepared.context->options;
+  if ((flags & ~DIF_RUN_CHECK_OPERATIONS) != 0)
+    return fail(error, DIF_ERROR_INVALID, "run flags %#x are unknown", flags);
   for (std::uint32_t i = 0; i < prepared.steps.size(); ++i) {
     if (host.cancelled != nullptr && host.cancelled(host.user) != 0)
       return fail(error, DIF_ERROR_CANCELLED, "stopped on request");
@@ -202,6 +204,9 @@ dif_code probe(const char** json, dif_error*) {
 
 dif_code context_create(const dif_context_options* options, dif_context** context, dif_error* error) {
   if (options->device != 0) return fail(error, DIF_ERROR_UNAVAILABLE, "there is one device, 0");
+  // A flag that allows something may be ignored; one that is not known may ask for something.
+  if ((options->flags & ~DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0)
+    return fail(error, DIF_ERROR_INVALID, "context flags %#x are unknown", options->flags);
   return guarded(error, [&] { return *context = new dif_context{*options}, DIF_OK; });
 }
 

@@ -187,6 +187,22 @@ TEST(ExampleBackend, ReleasesConstantsAtPrepare) {
   EXPECT_EQ(after, before);
 }
 
+TEST(ExampleBackend, RefusesFlagsThatItDoesNotKnow) {
+  auto library = BackendLibrary::load(plugin("pointwise"));
+  ASSERT_TRUE(library) << library.error().message;
+  dif_context_options options = {};
+  options.struct_size = sizeof(options);
+  dif_context* context = nullptr;
+  char text[200] = {};
+  dif_error error = {sizeof(error), text, sizeof(text), DIF_NO_OPERATION};
+  options.flags = 8;
+  EXPECT_EQ((*library)->api().context_create(&options, &context, &error), DIF_ERROR_INVALID);
+  EXPECT_STREQ(text, "context flags 0x8 are unknown");
+  options.flags = DIF_CONTEXT_ALLOW_HOST_FALLBACK;
+  EXPECT_EQ((*library)->api().context_create(&options, &context, &error), DIF_OK) << text;
+  (*library)->api().context_destroy(context);
+}
+
 // --- plug-ins that must be refused ------------------------------------------------------------------------
 
 /// Loads the broken plug-in as `broken` says.
