@@ -24,7 +24,7 @@ class Bench:
         self.dif = self.build / "dif"
         import os
         # The same for both sides; dif is also told with --threads.
-        self.environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        self.environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "DIF_CACHE_DIR": str(self.scratch / "cache")}
 
     def generate(self, prompt, out, *options):
         dtype = [] if "--dtype" in options else ["--dtype", "f32"]
