@@ -57,6 +57,7 @@ Status split_all(Editor& editor, Decisions& decisions) {
     const ir::Op& linear = editor.op(id);
     const bool constant_weights = std::all_of(linear.operands.begin() + 1, linear.operands.end(),
                                               [&](ValueId v) { return editor.is_constant(v); });
+    if (editor.is_constant(linear.results[0])) continue;  // computed once, at prepare
     if (!constant_weights || rows_of_linear(editor.view(id)) <= kFewRows) continue;
     const std::vector<OpId> slices = column_slices(editor, linear.results[0]);
     if (slices.size() < 2) continue;
