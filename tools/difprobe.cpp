@@ -51,19 +51,17 @@ Result<ordered_json> find_device(const ordered_json& document, const std::string
 
 /// What does not change while the machine stays as it is; the fingerprint is over exactly this.
 Result<ordered_json> read_target(const Options& options) {
-  const bool automatic = options.backend == "auto";
-  auto library = runtime::BackendLibrary::load_by_name(automatic ? "cpu" : options.backend);
-  if (!library && automatic) library = runtime::BackendLibrary::load_by_name("reference");
-  if (!library) return tl::unexpected<Error>(std::move(library.error()));
-  DIF_ASSIGN(const std::string probe, (*library)->probe());
+  std::string choice;
+  DIF_ASSIGN(const auto library, cli::load_backend(options.backend, &choice));
+  DIF_ASSIGN(const std::string probe, library->probe());
   const ordered_json document = ordered_json::parse(probe, nullptr, false);
-  DIF_ASSIGN(const ordered_json device, find_device(document, (*library)->name(), options.device));
+  DIF_ASSIGN(const ordered_json device, find_device(document, library->name(), options.device));
   const cli::Machine machine = cli::read_machine();
   utsname system = {};
   uname(&system);
   ordered_json target;
-  target["backend"] = (*library)->name();
-  target["backend_version"] = (*library)->version();
+  target["backend"] = library->name();
+  target["backend_version"] = library->version();
   target["architecture"] = system.machine;
   target["processor"] = machine.processor;
   target["features"] = machine.features;

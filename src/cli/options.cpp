@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
@@ -20,7 +21,7 @@ constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kMaxMemoryMib = std::int64_t{1} << 40;
 
 /// Backends that `auto` tries, best first.
-constexpr const char* kAutoOrder[] = {"cpu", "reference"};
+constexpr const char* kAutoOrder[] = {"cuda", "cpu", "reference"};
 
 /// The number that the whole text is; nothing when it is none or does not fit.
 template <class Number>
@@ -91,6 +92,35 @@ BackendOptions::BackendOptions(CLI::App& app) {
                "operations that the device declines run on the host; reports list them");
 }
 
+std::string why_unavailable(const runtime::BackendLibrary& library) {
+  const auto probe = library.probe();
+  if (!probe) return probe.error().message;
+  const auto document = nlohmann::json::parse(*probe, nullptr, false);
+  if (!document.is_object() || !document.contains("unavailable")) return "";
+  const nlohmann::json& reason = document["unavailable"];
+  return reason.is_string() ? reason.get<std::string>() : "it has no device";
+}
+
+Result<std::shared_ptr<const runtime::BackendLibrary>> load_backend(const std::string& backend,
+                                                                    std::string* choice) {
+  if (backend != "auto") {
+    DIF_ASSIGN(auto library, runtime::BackendLibrary::load_by_name(backend));
+    *choice = fmt::format("{} (chosen)", library->name());
+    return library;
+  }
+  std::string reasons;
+  for (const char* name : kAutoOrder) {
+    auto library = runtime::BackendLibrary::load_by_name(name);
+    const std::string reason = library ? why_unavailable(**library) : library.error().message;
+    if (reason.empty()) {
+      *choice = fmt::format("{} (auto: {})", name, reasons.empty() ? "the first that works here" : reasons);
+      return library;
+    }
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", reason);
+  }
+  return fail(ErrorCode::kUnavailable, "no backend can be used: {}", reasons);
+}
+
 std::string BackendOptions::cache_folder() const {
   if (no_cache) return "";
   return cache_dir.empty() ? cli::cache_folder().string() : cache_dir;
@@ -102,21 +132,7 @@ Result<std::shared_ptr<const runtime::BackendLibrary>> BackendOptions::load(std:
     *choice = fmt::format("{} (plug-in {})", library->name(), plugin);
     return library;
   }
-  if (backend != "auto") {
-    DIF_ASSIGN(auto library, runtime::BackendLibrary::load_by_name(backend));
-    *choice = fmt::format("{} (chosen)", library->name());
-    return library;
-  }
-  std::string reasons;
-  for (const char* name : kAutoOrder) {
-    auto library = runtime::BackendLibrary::load_by_name(name);
-    if (library) {
-      *choice = fmt::format("{} (auto: {})", name, reasons.empty() ? "the first that loads" : reasons);
-      return library;
-    }
-    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", library.error().message);
-  }
-  return fail(ErrorCode::kUnavailable, "no backend can be used: {}", reasons);
+  return load_backend(backend, choice);
 }
 
 Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::ContextOptions options,

@@ -26,6 +26,14 @@ void expect_number(CLI::Option* option, double low, double high);
 /// InvalidInput.
 Result<std::uint64_t> parse_weight_cache(const std::string& text);
 
+/// Why a backend cannot be used on this machine, in its own words; empty when it can, as far as it knows.
+std::string why_unavailable(const runtime::BackendLibrary& library);
+
+/// The backend of that name; auto takes the first of cuda, cpu, reference that works here, and says which and why
+/// in `choice`.
+Result<std::shared_ptr<const runtime::BackendLibrary>> load_backend(const std::string& backend,
+                                                                    std::string* choice);
+
 /// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --weight-cache, --cache-dir,
 /// --no-cache, --allow-host-fallback
 struct BackendOptions {
@@ -44,8 +52,7 @@ struct BackendOptions {
   /// Where derived data is kept between runs; empty with --no-cache, or where no variable says where.
   std::string cache_folder() const;
 
-  /// Loads the plug-in; auto takes the first of cpu, reference that loads, and says which and why in
-  /// `choice`.
+  /// Loads the plug-in, or the backend as load_backend does.
   Result<std::shared_ptr<const runtime::BackendLibrary>> load(std::string* choice) const;
   /// Loads it and creates its context.
   Result<std::shared_ptr<runtime::Context>> create(runtime::ContextOptions options,

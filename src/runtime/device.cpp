@@ -23,6 +23,10 @@ Result<DeviceBuffer> DeviceBuffer::create(Device& device, std::uint64_t bytes) {
   return buffer;
 }
 
+Result<std::unique_ptr<Recording>> Device::end_recording() {
+  return fail(ErrorCode::kInternal, "nothing is being recorded");
+}
+
 Result<BufferView> HostDevice::allocate(std::uint64_t bytes) {
   const auto padded = checked_add(bytes, 2 * kAlignment);
   if (!padded) return fail(ErrorCode::kOutOfMemory, "{} bytes are more than any memory holds", bytes);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,13 @@
 #include "runtime/kernel.h"
 
 namespace dif::runtime {
+
+/// Work of a device that was noted down once, to be submitted again as a whole.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual Status replay() = 0;
+};
 
 /// Memory and order of execution of one device. One thread at a time.
 class Device {
@@ -27,6 +35,12 @@ class Device {
   virtual Status begin_run() { return ok(); }
   /// Waits until everything submitted is done.
   virtual Status synchronize() { return ok(); }
+  /// From now until end_recording, kernels and copies are noted down and not run. False: this device does not
+  /// record, and nothing has begun.
+  virtual Result<bool> begin_recording() { return false; }
+  /// What was noted down. Ends the recording in any case. Errors: something was submitted that cannot be
+  /// recorded.
+  virtual Result<std::unique_ptr<Recording>> end_recording();
   /// From now on (until `false`) the device notes how long its kernels take, if it can.
   virtual void measure_kernels(bool on) { (void)on; }
   /// What they took since this was last asked; nothing where the device does not know. Pre: synchronized.

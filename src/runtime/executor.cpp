@@ -155,6 +155,7 @@ Status Executor::fold_operation(ir::OpId op) {
     if (Status status = execute(step, fixed_places_, workspace.view()); !status)
       return with_context(std::move(status.error()), "while folding operation {}", op);
     DIF_TRY(device_.synchronize());
+    DIF_TRY(step.kernel->finish());
   }
   step.kernel.reset();
   folded_steps_.push_back(std::move(step));
@@ -494,15 +495,62 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
     if (plan.values[id].storage == Storage::kArena)
       places[id] = {arena.base, arena.offset + plan.values[id].offset};
 
-  for (const Step* step : one_by_one ? apart_->order : order_) {
+  const std::vector<const Step*>& order = one_by_one ? apart_->order : order_;
+  const bool records = records_ && executes_ && !hooks.trace && !hooks.check_operations;
+  DIF_TRY(records ? submit_recorded(places, inputs, outputs, hooks) : submit(order, places, outputs, hooks));
+  DIF_TRY(device_.synchronize());
+  return finish(order);
+}
+
+Status Executor::submit(const std::vector<const Step*>& order, const std::vector<BufferView>& places,
+                        std::span<const BufferView> outputs, const RunHooks& hooks) {
+  for (const Step* step : order) {
     if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
     if (Status status = run_step(*step, places, hooks); !status) {
       failed_operation_ = step->op;
       return status;
     }
   }
-  DIF_TRY(write_outputs(outputs, places));
-  return device_.synchronize();
+  return write_outputs(outputs, places);
+}
+
+/// The first run with some memory is submitted kernel by kernel, and makes what kernels make when they first
+/// run; the second is recorded.
+Status Executor::submit_recorded(const std::vector<BufferView>& places, std::span<const BufferView> inputs,
+                                 std::span<const BufferView> outputs, const RunHooks& hooks) {
+  std::vector<BufferView> memory(inputs.begin(), inputs.end());
+  memory.insert(memory.end(), outputs.begin(), outputs.end());
+  memory.push_back(arena_.arena());
+  memory.push_back(arena_.workspace());
+  if (memory != recorded_.memory) {
+    recorded_ = {std::move(memory), nullptr};
+    return submit(order_, places, outputs, hooks);
+  }
+  if (recorded_.recording == nullptr) {
+    DIF_ASSIGN(records_, device_.begin_recording());
+    if (!records_) return submit(order_, places, outputs, hooks);
+    const Status submitted = submit(order_, places, outputs, hooks);
+    auto recording = device_.end_recording();
+    if (!submitted || !recording) {
+      records_ = false;
+      if (!submitted && submitted.error().code == ErrorCode::kCancelled) return submitted;
+      return submit(order_, places, outputs, hooks);
+    }
+    recorded_.recording = std::move(*recording);
+  }
+  return recorded_.recording->replay();
+}
+
+/// Asks the kernels of a run that is done.
+Status Executor::finish(const std::vector<const Step*>& order) {
+  for (const Step* step : order) {
+    if (Status status = step->kernel->finish(); !status) {
+      failed_operation_ = step->op;
+      return with_context(std::move(status.error()), "operation {}, {}, kernel {}", step->op,
+                          step->description, step->kernel_name);
+    }
+  }
+  return ok();
 }
 
 }  // namespace dif::runtime

@@ -72,7 +72,8 @@ struct ExecutorReport {
 };
 
 /// A verified program made ready on a device: constants folded, operations grouped, kernels chosen, memory
-/// planned. A run that checks operations runs them one by one, groups taken apart; that needs more memory
+/// planned. Where the device records, a run that is repeated with the same memory is recorded, and from then on
+/// submitted as a whole. A run that checks operations runs them one by one, groups taken apart; that needs more memory
 /// than the report says.
 class Executor {
  public:
@@ -120,6 +121,12 @@ class Executor {
     std::uint64_t workspace_bytes = 0;
   };
 
+  /// A recorded run, for the memory that it reads and writes.
+  struct Recorded {
+    std::vector<BufferView> memory;  ///< inputs, outputs, arena, workspace
+    std::unique_ptr<Recording> recording;
+  };
+
   Executor(ir::Program program, Device& device, SharedArena& arena, std::span<const KernelEntry> kernels);
 
   Status bind_constants(std::vector<HostConstant> constants);
@@ -139,6 +146,11 @@ class Executor {
   Status take_apart();
   Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
   Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks);
+  Status submit(const std::vector<const Step*>& order, const std::vector<BufferView>& places,
+                std::span<const BufferView> outputs, const RunHooks& hooks);
+  Status submit_recorded(const std::vector<BufferView>& places, std::span<const BufferView> inputs,
+                         std::span<const BufferView> outputs, const RunHooks& hooks);
+  Status finish(const std::vector<const Step*>& order);
   Status check_finite(const Step& step, const std::vector<BufferView>& places);
   Status write_outputs(std::span<const BufferView> outputs, const std::vector<BufferView>& places);
   BufferView place(ir::ValueId value, const std::vector<BufferView>& places) const;
@@ -162,6 +174,8 @@ class Executor {
   std::vector<DeclinedGroup> declined_groups_;
   std::vector<plan::Refusal> refusals_;
   std::optional<Apart> apart_;
+  Recorded recorded_;
+  bool records_ = true;  ///< false once a recording failed
   ExecutorReport report_;
   bool executes_ = true;
   bool plan_only_ = false;

@@ -22,6 +22,7 @@ struct BufferView {
   /// Pre: the device addresses memory by pointer (host, CUDA).
   std::byte* pointer() const { return static_cast<std::byte*>(base) + offset; }
   explicit operator bool() const { return base != nullptr; }
+  friend bool operator==(const BufferView&, const BufferView&) = default;
 };
 
 /// A tensor as a kernel sees it: dense, row-major, aligned to 64 bytes unless it is bound by the caller of a
@@ -48,6 +49,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual Status run(const KernelArgs& args) = 0;
+  /// What only the device knew: asked after a run, once the device is done with it (an id outside its table).
+  virtual Status finish() { return ok(); }
   /// Scratch bytes during one run; asked once after make.
   virtual std::uint64_t workspace_bytes() const { return 0; }
   /// Bytes of repacked weights that this kernel owns.

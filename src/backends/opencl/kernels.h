@@ -2,6 +2,7 @@
 
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/source.h"
+#include "runtime/axes.h"
 #include "runtime/kernel.h"
 
 /// How the kernels of this backend are made; each is defined in the folder of its operation, or where several
@@ -10,6 +11,10 @@
 namespace dif::opencl {
 
 using MakeResult = Result<std::unique_ptr<runtime::Kernel>>;
+using runtime::Axes;
+using runtime::broadcast_strides;
+using runtime::collapse;
+using runtime::dense_strides;
 using runtime::KernelRequest;
 
 /// One parameter for each buffer of a text: `global uchar* x_buffer, ulong x_offset`.

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <numeric>
 
-#include "backends/opencl/axes.h"
 #include "backends/opencl/kernel_list.h"
 #include "backends/opencl/opencl_device.h"
 #include "backends/opencl/pointwise.h"
@@ -20,6 +19,7 @@
 #include "ops/silu/silu.op.h"
 #include "ops/sqrt/sqrt.op.h"
 #include "ops/sub/sub.op.h"
+#include "runtime/axes.h"
 #include "runtime/executor.h"
 #include "runtime/test_programs.h"
 #include "tests/conformance/random.h"

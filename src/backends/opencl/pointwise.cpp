@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "backends/opencl/axes.h"
+#include "runtime/axes.h"
 
 namespace dif::opencl {
 

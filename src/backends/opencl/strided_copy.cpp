@@ -1,6 +1,6 @@
 #include "backends/opencl/strided_copy.h"
 
-#include "backends/opencl/axes.h"
+#include "runtime/axes.h"
 
 namespace dif::opencl {
 

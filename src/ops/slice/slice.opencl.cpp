@@ -1,4 +1,4 @@
-#include "backends/opencl/axes.h"
+#include "runtime/axes.h"
 #include "backends/opencl/strided_copy.h"
 
 namespace dif::opencl {

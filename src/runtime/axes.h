@@ -5,7 +5,7 @@
 
 #include "dif/shape.h"
 
-namespace dif::opencl {
+namespace dif::runtime {
 
 /// Nested loops over elements: sizes outermost first, and for each tensor its elements per step along each
 /// axis. At least one axis.
@@ -28,4 +28,4 @@ std::vector<std::int64_t> dense_strides(const Shape& shape);
 /// Strides of `from` seen as `to`: 0 along the axes that repeat. Pre: from broadcasts to `to`.
 std::vector<std::int64_t> broadcast_strides(const Shape& from, const Shape& to);
 
-}  // namespace dif::opencl
+}  // namespace dif::runtime

@@ -1,10 +1,10 @@
-#include "backends/opencl/axes.h"
+#include "runtime/axes.h"
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-namespace dif::opencl {
+namespace dif::runtime {
 
 std::int64_t Axes::rows() const {
   return std::accumulate(sizes.begin(), sizes.end() - 1, std::int64_t{1}, std::multiplies<>());
@@ -55,4 +55,4 @@ std::vector<std::int64_t> broadcast_strides(const Shape& from, const Shape& to) 
   return strides;
 }
 
-}  // namespace dif::opencl
+}  // namespace dif::runtime

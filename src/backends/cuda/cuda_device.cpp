@@ -1,0 +1,382 @@
+#include "backends/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backends/cuda/compiler.h"
+#include "backends/cuda/cudnn_graph.h"
+#include "base/checked_math.h"
+
+namespace dif::cuda {
+
+namespace {
+
+/// Allocations of at least this size are cuMemAlloc's own, in its pages of 2 MiB; smaller ones share a page.
+constexpr std::uint64_t kPageBytes = 2 << 20;
+constexpr std::uint64_t kLargeBytes = 256 << 10;
+constexpr std::uint64_t kAlignment = 256;
+
+constexpr std::size_t kStagings = 2;
+constexpr std::uint64_t kStagingBytes = 8 << 20;
+
+constexpr std::size_t kReportWords = 4096;
+
+/// What a context may cost at most: where other processes hold memory too, theirs is not told apart.
+constexpr std::uint64_t kMostContextBytes = 1ULL << 30;
+
+CUdeviceptr address(runtime::BufferView view) {
+  return reinterpret_cast<CUdeviceptr>(view.pointer());
+}
+
+runtime::BufferView view_of(CUdeviceptr address) {
+  return {reinterpret_cast<void*>(address), 0};
+}
+
+}  // namespace
+
+/// One page of small allocations, handed out front to back; empty again once all of them are gone.
+struct CudaDevice::Slab {
+  CUdeviceptr start = 0;
+  std::uint64_t used = 0, live = 0;
+};
+
+/// Pinned memory through which bytes go to the device; `done` says when it may be written again.
+struct CudaDevice::Staging {
+  void* memory = nullptr;
+  CUevent done = nullptr;
+};
+
+/// A recorded run.
+class GraphRecording final : public runtime::Recording {
+ public:
+  GraphRecording(CudaDevice& device, CUgraphExec graph) : device_(device), graph_(graph) {}
+  ~GraphRecording() override { device_.driver_.cuGraphExecDestroy(graph_); }
+  Status replay() override {
+    ++device_.counters_.graph_launches;
+    return device_.driver_.checked("cuGraphLaunch",
+                                   device_.driver_.cuGraphLaunch(graph_, device_.stream_));
+  }
+
+ private:
+  CudaDevice& device_;
+  CUgraphExec graph_;
+};
+
+Status CudaKernel::launch(Extent blocks, std::span<const Argument> arguments) const {
+  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return ok();
+  std::vector<std::uint64_t> values(arguments.size());
+  std::vector<void*> pointers(arguments.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::visit(
+        [&](const auto& argument) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, runtime::BufferView>)
+            values[i] = address(argument);
+          else
+            std::memcpy(&values[i], &argument, sizeof(argument));
+        },
+        arguments[i]);
+    pointers[i] = &values[i];
+  }
+  ++device_->counters_.launches;
+  return device_->driver_.checked(
+      "cuLaunchKernel",
+      device_->driver_.cuLaunchKernel(function_, static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y),
+                                      static_cast<unsigned>(blocks.z), threads_, 1, 1, shared_bytes_,
+                                      device_->stream_, pointers.data(), nullptr));
+}
+
+CudaDevice::CudaDevice(const DriverApi& driver, const CompilerApi& compiler, DeviceFacts facts,
+                       const runtime::DeviceOptions& options)
+    : driver_(driver),
+      compiler_(compiler),
+      facts_(std::move(facts)),
+      cap_bytes_(options.cap_bytes),
+      log_(options.log),
+      cache_(options.cache_folder, [this](std::string_view sentence) {
+        if (log_) log_(DIF_LOG_WARNING, std::string(sentence));
+      }) {}
+
+Result<std::unique_ptr<runtime::Device>> CudaDevice::create(const runtime::DeviceOptions& options) {
+  DIF_ASSIGN(const DriverApi* driver, DriverApi::load());
+  DIF_ASSIGN(DeviceFacts facts, find_device(*driver, options.device));
+  DIF_TRY(check_capability(facts.name, facts.capability));
+  DIF_ASSIGN(const CompilerApi* compiler, CompilerApi::load());
+  if (compiler->major * 1000 > driver->version)
+    return fail(ErrorCode::kUnavailable,
+                "NVRTC {}.{} ({}) is newer than NVIDIA's driver, which is for CUDA {}; install a newer driver, "
+                "or name an older NVRTC in DIF_NVRTC_PATH",
+                compiler->major, compiler->minor, compiler->file, version_text(driver->version));
+  DIF_ASSIGN(auto device, create(*driver, *compiler, std::move(facts), options));
+  return device;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const DriverApi& driver, const CompilerApi& compiler,
+                                                       DeviceFacts facts, const runtime::DeviceOptions& options) {
+  auto device = std::unique_ptr<CudaDevice>(new CudaDevice(driver, compiler, std::move(facts), options));
+  DIF_TRY(device->open());
+  return device;
+}
+
+Status CudaDevice::open() {
+  DIF_TRY(driver_.checked("cuDevicePrimaryCtxRetain",
+                          driver_.cuDevicePrimaryCtxRetain(&context_, facts_.handle)));
+  DIF_TRY(begin_run());
+  std::size_t free = 0, total = 0;
+  DIF_TRY(driver_.checked("cuMemGetInfo", driver_.cuMemGetInfo(&free, &total)));
+  DIF_TRY(hold(std::min<std::uint64_t>(total - free, kMostContextBytes)));
+  DIF_TRY(driver_.checked("cuStreamCreate", driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)));
+  for (std::size_t i = 0; i < kStagings; ++i) {
+    Staging& staging = staging_.emplace_back();
+    DIF_TRY(driver_.checked("cuMemHostAlloc", driver_.cuMemHostAlloc(&staging.memory, kStagingBytes, 0)));
+    DIF_TRY(driver_.checked("cuEventCreate", driver_.cuEventCreate(&staging.done, CU_EVENT_DISABLE_TIMING)));
+  }
+  void* words = nullptr;
+  DIF_TRY(driver_.checked("cuMemHostAlloc", driver_.cuMemHostAlloc(&words, kReportWords * sizeof(std::uint64_t),
+                                                                   CU_MEMHOSTALLOC_DEVICEMAP)));
+  words_ = static_cast<std::uint64_t*>(words);
+  for (std::size_t i = kReportWords; i-- > 0;) free_words_.push_back(words_ + i);
+  return ok();
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ == nullptr) return;
+  driver_.cuCtxSetCurrent(context_);
+  if (stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
+  if (dnn_ != nullptr) destroy_dnn_handle(dnn_);
+  if (matmul_ != nullptr) (*MatmulApi::load())->cublasLtDestroy(matmul_);
+  for (const auto& [text, module] : modules_) driver_.cuModuleUnload(module);
+  for (const auto& [start, slab] : slabs_) driver_.cuMemFree(start);
+  for (const auto& [start, bytes] : large_) driver_.cuMemFree(start);
+  for (const Staging& staging : staging_) {
+    if (staging.memory != nullptr) driver_.cuMemFreeHost(staging.memory);
+    if (staging.done != nullptr) driver_.cuEventDestroy(staging.done);
+  }
+  if (words_ != nullptr) driver_.cuMemFreeHost(words_);
+  if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+  driver_.cuDevicePrimaryCtxRelease(facts_.handle);
+}
+
+// --- memory ----------------------------------------------------------------------------------------------
+
+std::uint64_t CudaDevice::free_bytes() const {
+  std::size_t free = 0, total = 0;
+  return driver_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
+}
+
+Status CudaDevice::hold(std::uint64_t bytes) {
+  if (cap_bytes_ != 0 && (bytes > cap_bytes_ || held_bytes_ > cap_bytes_ - bytes))
+    return fail(ErrorCode::kOutOfMemory,
+                "{} bytes more would exceed the memory cap of {} bytes ({} are held, the CUDA context and "
+                "libraries among them)",
+                bytes, cap_bytes_, held_bytes_);
+  held_bytes_ += bytes;
+  return ok();
+}
+
+Result<runtime::BufferView> CudaDevice::allocate_large(std::uint64_t bytes) {
+  const auto padded = checked_add(bytes, kPageBytes);
+  if (!padded) return fail(ErrorCode::kOutOfMemory, "{} bytes are more than any GPU holds", bytes);
+  const std::uint64_t whole = *padded / kPageBytes * kPageBytes;
+  DIF_TRY(hold(whole));
+  CUdeviceptr start = 0;
+  if (const CUresult code = driver_.cuMemAlloc(&start, whole); code != CUDA_SUCCESS) {
+    held_bytes_ -= whole;
+    if (code != CUDA_ERROR_OUT_OF_MEMORY) return tl::unexpected<Error>(driver_.checked("cuMemAlloc", code).error());
+    return fail(ErrorCode::kOutOfMemory,
+                "{} has {} bytes of memory left, {} more are needed ({} are held here); choose a smaller size, or "
+                "end what else uses the GPU",
+                facts_.name, free_bytes(), bytes, held_bytes_);
+  }
+  large_[start] = whole;
+  return view_of(start);
+}
+
+Result<runtime::BufferView> CudaDevice::allocate_small(std::uint64_t bytes) {
+  const std::uint64_t padded = align_up(std::max<std::uint64_t>(bytes, 1), kAlignment);
+  auto slab = std::ranges::find_if(slabs_, [&](const auto& entry) {
+    return entry.second->used + padded <= kPageBytes;
+  });
+  if (slab == slabs_.end()) {
+    DIF_TRY(hold(kPageBytes));
+    auto fresh = std::make_unique<Slab>();
+    if (Status status = driver_.checked("cuMemAlloc", driver_.cuMemAlloc(&fresh->start, kPageBytes)); !status) {
+      held_bytes_ -= kPageBytes;
+      return tl::unexpected<Error>(std::move(status.error()));
+    }
+    const CUdeviceptr start = fresh->start;
+    slab = slabs_.emplace(start, std::move(fresh)).first;
+  }
+  const runtime::BufferView view = view_of(slab->second->start + slab->second->used);
+  slab->second->used += padded;
+  ++slab->second->live;
+  return view;
+}
+
+Result<runtime::BufferView> CudaDevice::allocate(std::uint64_t bytes) {
+  DIF_TRY(begin_run());
+  ++counters_.allocations;
+  return bytes >= kLargeBytes ? allocate_large(bytes) : allocate_small(bytes);
+}
+
+void CudaDevice::release(runtime::BufferView buffer) {
+  driver_.cuCtxSetCurrent(context_);
+  const CUdeviceptr start = address(buffer);
+  if (const auto large = large_.find(start); large != large_.end()) {
+    driver_.cuMemFree(start);  // waits for what still uses it
+    held_bytes_ -= large->second;
+    large_.erase(large);
+    return;
+  }
+  // What is in flight may still read the bytes. The stream runs in order, so whoever gets them next writes
+  // later.
+  const auto slab = std::prev(slabs_.upper_bound(start));
+  if (--slab->second->live != 0) return;
+  slab->second->used = 0;
+  const auto is_empty = [](const auto& entry) { return entry.second->live == 0; };
+  if (std::ranges::count_if(slabs_, is_empty) < 2) return;
+  driver_.cuMemFree(slab->first);
+  held_bytes_ -= kPageBytes;
+  slabs_.erase(slab);
+}
+
+Status CudaDevice::upload(runtime::BufferView to, const void* from, std::uint64_t bytes) {
+  DIF_TRY(begin_run());
+  for (std::uint64_t done = 0; done < bytes;) {
+    Staging& staging = staging_[next_staging_++ % staging_.size()];
+    const std::uint64_t part = std::min(bytes - done, kStagingBytes);
+    DIF_TRY(driver_.checked("cuEventSynchronize", driver_.cuEventSynchronize(staging.done)));
+    std::memcpy(staging.memory, static_cast<const std::byte*>(from) + done, part);
+    DIF_TRY(driver_.checked("cuMemcpyHtoDAsync",
+                            driver_.cuMemcpyHtoDAsync(address(to) + done, staging.memory, part, stream_)));
+    DIF_TRY(driver_.checked("cuEventRecord", driver_.cuEventRecord(staging.done, stream_)));
+    done += part;
+  }
+  return ok();
+}
+
+Status CudaDevice::download(void* to, runtime::BufferView from, std::uint64_t bytes) {
+  DIF_TRY(begin_run());
+  if (bytes == 0) return ok();
+  DIF_TRY(driver_.checked("cuMemcpyDtoHAsync", driver_.cuMemcpyDtoHAsync(to, address(from), bytes, stream_)));
+  return synchronize();
+}
+
+Status CudaDevice::copy(runtime::BufferView to, runtime::BufferView from, std::uint64_t bytes) {
+  if (bytes == 0 || address(to) == address(from)) return ok();
+  return driver_.checked("cuMemcpyDtoDAsync",
+                         driver_.cuMemcpyDtoDAsync(address(to), address(from), bytes, stream_));
+}
+
+Result<ReportWord> CudaDevice::report_word() {
+  if (free_words_.empty())
+    return fail(ErrorCode::kOutOfMemory, "more than {} operations of one context check indices", kReportWords);
+  ReportWord word;
+  word.device_ = this;
+  word.word_ = free_words_.back();
+  free_words_.pop_back();
+  *word.word_ = ReportWord::kNothing;
+  return word;
+}
+
+ReportWord::~ReportWord() {
+  if (device_ != nullptr) device_->free_words_.push_back(word_);
+}
+
+// --- order -----------------------------------------------------------------------------------------------
+
+Status CudaDevice::begin_run() {
+  return driver_.checked("cuCtxSetCurrent", driver_.cuCtxSetCurrent(context_));
+}
+
+Status CudaDevice::synchronize() {
+  ++counters_.synchronizations;
+  return driver_.checked("cuStreamSynchronize", driver_.cuStreamSynchronize(stream_));
+}
+
+Result<bool> CudaDevice::begin_recording() {
+  DIF_TRY(driver_.checked("cuStreamBeginCapture",
+                          driver_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)));
+  return true;
+}
+
+Result<std::unique_ptr<runtime::Recording>> CudaDevice::end_recording() {
+  CUgraph graph = nullptr;
+  DIF_TRY(driver_.checked("cuStreamEndCapture", driver_.cuStreamEndCapture(stream_, &graph)));
+  CUgraphExec executable = nullptr;
+  const Status status =
+      driver_.checked("cuGraphInstantiate", driver_.cuGraphInstantiateWithFlags(&executable, graph, 0));
+  driver_.cuGraphDestroy(graph);
+  DIF_TRY(status);
+  return std::make_unique<GraphRecording>(*this, executable);
+}
+
+// --- code ------------------------------------------------------------------------------------------------
+
+Result<CUmodule> CudaDevice::module(const std::string& text) {
+  if (const auto known = modules_.find(text); known != modules_.end()) return known->second;
+  io::CacheKey key = compile_key(compiler_, text, facts_.capability);
+  key.add("driver", static_cast<std::uint64_t>(driver_.version));
+  CUmodule module = nullptr;
+  if (const auto kept = cache_.find(key);
+      !kept || driver_.cuModuleLoadData(&module, kept->bytes.data()) != CUDA_SUCCESS) {
+    ++counters_.compilations;
+    DIF_ASSIGN(const std::vector<std::byte> binary, compile(compiler_, text, facts_.capability));
+    DIF_TRY(driver_.checked("cuModuleLoadData", driver_.cuModuleLoadData(&module, binary.data())));
+    cache_.store(key, binary);
+  }
+  modules_[text] = module;
+  return module;
+}
+
+Result<CudaKernel> CudaDevice::kernel(const std::string& text, const char* name, int threads, int shared_bytes) {
+  constexpr int kWithoutAsking = 48 << 10;
+  DIF_TRY(begin_run());
+  DIF_ASSIGN(CUmodule from, module(text));
+  CudaKernel kernel;
+  kernel.device_ = this;
+  kernel.threads_ = static_cast<unsigned>(threads);
+  kernel.shared_bytes_ = static_cast<unsigned>(shared_bytes);
+  DIF_TRY(driver_.checked("cuModuleGetFunction", driver_.cuModuleGetFunction(&kernel.function_, from, name)));
+  if (shared_bytes > kWithoutAsking)
+    DIF_TRY(driver_.checked(
+        "cuFuncSetAttribute",
+        driver_.cuFuncSetAttribute(kernel.function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   shared_bytes)));
+  return kernel;
+}
+
+/// Makes a library's handle and counts the memory that it takes.
+Status CudaDevice::count_library(const std::function<Status()>& make) {
+  DIF_TRY(begin_run());
+  const std::uint64_t before = free_bytes();
+  DIF_TRY(make());
+  const std::uint64_t after = free_bytes();
+  return hold(before > after ? before - after : 0);
+}
+
+Result<cublasLtHandle_t> CudaDevice::matmul() {
+  if (matmul_ != nullptr) return matmul_;
+  const auto api = MatmulApi::load();
+  if (!api) return fail(ErrorCode::kDeclined, "{}", api.error().message);
+  DIF_TRY(count_library([&]() -> Status {
+    if (const cublasStatus_t code = (*api)->cublasLtCreate(&matmul_); code != CUBLAS_STATUS_SUCCESS)
+      return runtime::declined("cuBLASLt {} ({}) does not start: {}", (*api)->version, (*api)->file,
+                               (*api)->cublasLtGetStatusString(code));
+    return ok();
+  }));
+  return matmul_;
+}
+
+Result<void*> CudaDevice::dnn() {
+  if (dnn_ != nullptr) return dnn_;
+  const auto library = DnnLibrary::load();
+  if (!library) return fail(ErrorCode::kDeclined, "{}", library.error().message);
+  DIF_TRY(count_library([&]() -> Status {
+    DIF_ASSIGN(dnn_, create_dnn_handle(**library, stream_));
+    return ok();
+  }));
+  return dnn_;
+}
+
+}  // namespace dif::cuda

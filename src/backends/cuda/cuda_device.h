@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "backends/cuda/cuda_api.h"
+#include "backends/cuda/device_list.h"
+#include "io/cache_store.h"
+#include "runtime/abi_adapter.h"
+#include "runtime/device.h"
+
+namespace dif::cuda {
+
+/// One parameter of a kernel; a buffer is the pointer to its first byte.
+using Argument = std::variant<runtime::BufferView, std::int32_t, std::int64_t, float>;
+
+/// Blocks along each of three axes, or threads of a block.
+struct Extent {
+  std::int64_t x = 1, y = 1, z = 1;
+};
+
+class CudaDevice;
+
+/// A compiled kernel. Its module lives as long as the device.
+class CudaKernel {
+ public:
+  CudaKernel() = default;
+
+  /// Submits the kernel; nothing happens where there is no block.
+  Status launch(Extent blocks, std::span<const Argument> arguments) const;
+  Status launch(Extent blocks, std::initializer_list<Argument> arguments) const {
+    return launch(blocks, std::span(arguments.begin(), arguments.size()));
+  }
+
+ private:
+  friend class CudaDevice;
+  CudaDevice* device_ = nullptr;
+  CUfunction function_ = nullptr;
+  unsigned threads_ = 0, shared_bytes_ = 0;
+};
+
+/// A word of host memory that kernels may make smaller (atomicMin) and that the host reads once the device is
+/// idle. Goes back to the device.
+class ReportWord {
+ public:
+  static constexpr std::uint64_t kNothing = UINT64_MAX;
+
+  ReportWord() = default;
+  ReportWord(ReportWord&& other) noexcept { *this = std::move(other); }
+  ReportWord& operator=(ReportWord&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(word_, other.word_);
+    return *this;
+  }
+  ~ReportWord();
+
+  runtime::BufferView view() const { return {word_, 0}; }  ///< pinned memory has one address on both sides
+  /// What was reported since this was last asked.
+  std::uint64_t take() { return std::exchange(*word_, kNothing); }
+
+ private:
+  friend class CudaDevice;
+  CudaDevice* device_ = nullptr;
+  std::uint64_t* word_ = nullptr;
+};
+
+/// What happened since the device was made, for tests of what a step may do.
+struct Counters {
+  std::uint64_t allocations = 0;    ///< calls of allocate
+  std::uint64_t launches = 0;       ///< kernels, library calls excluded
+  std::uint64_t synchronizations = 0;
+  std::uint64_t graph_launches = 0;
+  std::uint64_t compilations = 0;   ///< texts that no cache had
+};
+
+/// A GPU with its primary context and one stream on which everything runs in order. Buffers are device
+/// addresses. The memory cap counts the context, the libraries, kernels and every allocation.
+class CudaDevice final : public runtime::Device {
+ public:
+  /// Errors: Unavailable (no driver, no such device, too old; no NVRTC), OutOfMemory (the cap does not hold the
+  /// context).
+  static Result<std::unique_ptr<runtime::Device>> create(const runtime::DeviceOptions& options);
+  /// The same on libraries that are open; they outlive the device.
+  static Result<std::unique_ptr<CudaDevice>> create(const DriverApi& driver, const CompilerApi& compiler,
+                                                    DeviceFacts facts, const runtime::DeviceOptions& options);
+  ~CudaDevice() override;
+
+  bool addresses_host_memory() const override { return false; }
+  Result<runtime::BufferView> allocate(std::uint64_t bytes) override;
+  void release(runtime::BufferView buffer) override;
+  Status upload(runtime::BufferView to, const void* from, std::uint64_t bytes) override;
+  Status download(void* to, runtime::BufferView from, std::uint64_t bytes) override;
+  Status copy(runtime::BufferView to, runtime::BufferView from, std::uint64_t bytes) override;
+  Status begin_run() override;
+  Status synchronize() override;
+  Result<bool> begin_recording() override;
+  Result<std::unique_ptr<runtime::Recording>> end_recording() override;
+
+  /// The kernel called `name` of a text, for blocks of `threads`, compiled for this device. Compiled texts are
+  /// kept while the device lives, and on disk.
+  Result<CudaKernel> kernel(const std::string& text, const char* name, int threads, int shared_bytes = 0);
+
+  /// cuBLASLt's handle, made when first asked for. Errors: Declined (why there is none).
+  Result<cublasLtHandle_t> matmul();
+  /// cuDNN's handle, likewise; opaque here.
+  Result<void*> dnn();
+
+  /// Errors: OutOfMemory (thousands are in use).
+  Result<ReportWord> report_word();
+
+  const DeviceFacts& facts() const { return facts_; }
+  const DriverApi& driver() const { return driver_; }
+  CUstream stream() const { return stream_; }
+  const Counters& counters() const { return counters_; }
+  std::uint64_t held_bytes() const { return held_bytes_; }
+
+ private:
+  friend class CudaKernel;
+  friend class GraphRecording;
+  friend class ReportWord;
+  struct Slab;
+  struct Staging;
+
+  CudaDevice(const DriverApi& driver, const CompilerApi& compiler, DeviceFacts facts,
+             const runtime::DeviceOptions& options);
+  Status open();
+  Status count_library(const std::function<Status()>& make);
+  Status hold(std::uint64_t bytes);
+  std::uint64_t free_bytes() const;
+  Result<CUmodule> module(const std::string& text);
+  Result<runtime::BufferView> allocate_large(std::uint64_t bytes);
+  Result<runtime::BufferView> allocate_small(std::uint64_t bytes);
+
+  const DriverApi& driver_;
+  const CompilerApi& compiler_;
+  DeviceFacts facts_;
+  std::uint64_t cap_bytes_ = 0, held_bytes_ = 0;
+  std::function<void(int level, const std::string& sentence)> log_;
+  io::CacheStore cache_;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  cublasLtHandle_t matmul_ = nullptr;
+  void* dnn_ = nullptr;
+  std::map<std::string, CUmodule> modules_;  ///< by text
+  std::map<CUdeviceptr, std::uint64_t> large_;  ///< bytes of allocations of their own
+  std::map<CUdeviceptr, std::unique_ptr<Slab>> slabs_;  ///< by first address
+  std::vector<Staging> staging_;
+  std::size_t next_staging_ = 0;
+  std::uint64_t* words_ = nullptr;  ///< of all report words
+  std::vector<std::uint64_t*> free_words_;
+  Counters counters_;
+};
+
+/// The device of a request to this backend's kernels.
+inline CudaDevice& device_of(runtime::Device* device) {
+  return static_cast<CudaDevice&>(*device);
+}
+
+}  // namespace dif::cuda

@@ -1,0 +1,163 @@
+#include "backends/cuda/cudnn_graph.h"
+
+#include <exception>
+#include <vector>
+
+// The frontend finds cuDNN's functions in cudnn_dlhandle, and opens nothing that is linked.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define NV_CUDNN_FRONTEND_DISABLE_LOGGING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}
+
+namespace dif::cuda {
+
+namespace fe = cudnn_frontend;
+
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+
+fe::DataType_t data_type(DType dtype) {
+  if (dtype == DType::kF32) return fe::DataType_t::FLOAT;
+  return dtype == DType::kBF16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
+}
+
+Status accepted(fe::error_t error) {
+  if (error.is_good()) return ok();
+  return runtime::declined("cuDNN: {}", error.get_message());
+}
+
+/// Runs `body`, which calls the frontend: what it throws is a reason to decline.
+template <class Body>
+auto guarded(Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception& exception) {
+    return runtime::declined("cuDNN: {}", exception.what());
+  }
+}
+
+class BuiltGraph final : public DnnGraph {
+ public:
+  BuiltGraph(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph, std::uint64_t workspace_bytes)
+      : handle_(handle), graph_(std::move(graph)), workspace_bytes_(workspace_bytes) {}
+
+  std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
+  Status run(std::span<const runtime::BufferView> tensors, runtime::BufferView workspace) override {
+    std::unordered_map<std::int64_t, void*> pack;
+    for (std::size_t i = 0; i < tensors.size(); ++i) pack[static_cast<std::int64_t>(i)] = tensors[i].pointer();
+    fe::error_t error =
+        graph_->execute(handle_, pack, workspace_bytes_ == 0 ? nullptr : workspace.pointer());
+    if (error.is_good()) return ok();
+    return fail(ErrorCode::kUnavailable, "cuDNN does not run its own plan: {}", error.get_message());
+  }
+
+ private:
+  cudnnHandle_t handle_;
+  std::shared_ptr<fe::graph::Graph> graph_;
+  std::uint64_t workspace_bytes_;
+};
+
+fe::graph::Tensor_attributes tensor(std::int64_t id, const char* name, const Dims& dims, const Dims& strides) {
+  return fe::graph::Tensor_attributes().set_uid(id).set_name(name).set_dim(dims).set_stride(strides);
+}
+
+/// Plans whose sums have one order, best first.
+Result<std::unique_ptr<DnnGraph>> build(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph,
+                                        const std::vector<fe::NumericalNote_t>& without) {
+  DIF_TRY(accepted(graph->validate()));
+  DIF_TRY(accepted(graph->build_operation_graph(handle)));
+  DIF_TRY(accepted(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK})));
+  graph->deselect_numeric_notes(without);
+  DIF_TRY(accepted(graph->check_support()));
+  DIF_TRY(accepted(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE)));
+  std::int64_t workspace = 0;
+  DIF_TRY(accepted(graph->get_workspace_size(workspace)));
+  return std::make_unique<BuiltGraph>(handle, std::move(graph), static_cast<std::uint64_t>(workspace));
+}
+
+std::shared_ptr<fe::graph::Graph> new_graph(DType dtype) {
+  auto graph = std::make_shared<fe::graph::Graph>();
+  graph->set_io_data_type(data_type(dtype))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  return graph;
+}
+
+}  // namespace
+
+Result<void*> create_dnn_handle(const DnnLibrary& library, CUstream stream) {
+  fe::cudnn_dlhandle = library.handle;
+  return guarded([&]() -> Result<void*> {
+    cudnnHandle_t handle = nullptr;
+    if (const cudnnStatus_t code = fe::detail::create_handle(&handle); code != CUDNN_STATUS_SUCCESS)
+      return runtime::declined("cuDNN {} ({}) does not start: {}", library.version, library.file,
+                               fe::detail::get_error_string(code));
+    fe::detail::set_stream(handle, stream);
+    return static_cast<void*>(handle);
+  });
+}
+
+void destroy_dnn_handle(void* handle) {
+  fe::detail::destroy_handle(static_cast<cudnnHandle_t>(handle));
+}
+
+Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionShape& s) {
+  return guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
+    const auto graph = new_graph(s.dtype);
+    // cuDNN names axes [B, H, S, D]; in memory they lie as [B, S, H, D].
+    const auto operand = [&](std::int64_t id, const char* name, std::int64_t positions, std::int64_t heads,
+                             std::int64_t width) {
+      return tensor(id, name, {s.batches, heads, positions, width},
+                    {positions * heads * width, width, heads * width, 1});
+    };
+    const auto q = graph->tensor(operand(0, "q", s.queries, s.heads, s.width));
+    const auto k = graph->tensor(operand(1, "k", s.keys, s.key_heads, s.width));
+    const auto v = graph->tensor(operand(2, "v", s.keys, s.key_heads, s.value_width));
+    auto settings =
+        fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(s.scale);
+    if (s.causal) settings.set_causal_mask(true);
+    auto [y, stats] = graph->sdpa(q, k, v, settings);
+    y->set_output(true)
+        .set_uid(3)
+        .set_dim({s.batches, s.heads, s.queries, s.value_width})
+        .set_stride({s.queries * s.heads * s.value_width, s.value_width, s.heads * s.value_width, 1});
+    return build(static_cast<cudnnHandle_t>(handle), graph, {fe::NumericalNote_t::NONDETERMINISTIC});
+  });
+}
+
+Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& s) {
+  return guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
+    const auto graph = new_graph(s.dtype);
+    const auto operand = [&](std::int64_t id, const char* name, const std::array<std::int64_t, 4>& d) {
+      const Dims strides = s.channels_last ? Dims{d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}
+                                           : Dims{d[1] * d[2] * d[3], d[2] * d[3], d[3], 1};
+      return tensor(id, name, {d.begin(), d.end()}, strides);
+    };
+    const auto x = graph->tensor(operand(0, "x", s.x)), w = graph->tensor(operand(1, "w", s.w));
+    auto y = graph->conv_fprop(x, w,
+                               fe::graph::Conv_fprop_attributes()
+                                   .set_pre_padding({s.pads[0], s.pads[1]})
+                                   .set_post_padding({s.pads[2], s.pads[3]})
+                                   .set_stride({s.strides[0], s.strides[1]})
+                                   .set_dilation({1, 1}));
+    if (s.biased) {
+      const auto bias = graph->tensor(tensor(3, "bias", {1, s.w[0], 1, 1}, {s.w[0], 1, s.w[0], s.w[0]}));
+      y = graph->pointwise(y, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+    }
+    const auto like = operand(2, "y", s.y);
+    y->set_output(true).set_uid(2).set_dim(like.get_dim()).set_stride(like.get_stride());
+    std::vector<fe::NumericalNote_t> without = {fe::NumericalNote_t::NONDETERMINISTIC,
+                                                fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
+    if (s.dtype == DType::kF32)
+      without.insert(without.end(), {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::DOWN_CONVERT_INPUTS,
+                                     fe::NumericalNote_t::WINOGRAD, fe::NumericalNote_t::FFT});
+    return build(static_cast<cudnnHandle_t>(handle), graph, without);
+  });
+}
+
+}  // namespace dif::cuda

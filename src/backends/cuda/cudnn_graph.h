@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "backends/cuda/cuda_api.h"
+#include "dif/dtype.h"
+#include "runtime/kernel.h"
+
+/// cuDNN's attention and convolution, through cudnn-frontend. This file keeps that large header to itself.
+namespace dif::cuda {
+
+/// A handle whose work goes to `stream`. Errors: Declined (cuDNN refuses).
+Result<void*> create_dnn_handle(const DnnLibrary& library, CUstream stream);
+void destroy_dnn_handle(void* handle);
+
+/// One built plan of cuDNN.
+class DnnGraph {
+ public:
+  virtual ~DnnGraph() = default;
+  virtual std::uint64_t workspace_bytes() const = 0;
+  /// `tensors` in the order of the function that made the graph.
+  virtual Status run(std::span<const runtime::BufferView> tensors, runtime::BufferView workspace) = 0;
+};
+
+struct AttentionShape {
+  DType dtype = DType::kBF16;  ///< bf16 or f16
+  std::int64_t batches = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, width = 0, value_width = 0;
+  bool causal = false;
+  float scale = 1;
+};
+/// q, k, v, y, each [B, S, H, D]. Errors: Declined (cuDNN has no engine, in its words).
+Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionShape& shape);
+
+struct ConvolutionShape {
+  DType dtype = DType::kF32;
+  std::array<std::int64_t, 4> x{}, w{}, y{};    ///< [N, Ci, H, W], [Co, Ci / groups, Kh, Kw], [N, Co, Ho, Wo]
+  std::array<std::int64_t, 2> strides{};
+  std::array<std::int64_t, 4> pads{};  ///< top, left, bottom, right
+  bool channels_last = false;  ///< all three lie as [N, H, W, C]
+  bool biased = false;
+};
+/// x, w, y, and bias [Co] where there is one. f32 is exact f32, without TF32. Errors: Declined.
+Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape);
+
+}  // namespace dif::cuda

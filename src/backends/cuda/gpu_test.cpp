@@ -1,0 +1,242 @@
+/// What only a GPU can show: what a run may do, that groups have the bits of their operations, and that compiled
+/// kernels are found again. Values are the business of tests/conformance.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/kernel_list.h"
+#include "backends/cuda/kernels.h"
+#include "ops/add/add.op.h"
+#include "ops/add_scalar/add_scalar.op.h"
+#include "ops/cast/cast.op.h"
+#include "ops/concat/concat.op.h"
+#include "ops/gather_rows/gather_rows.op.h"
+#include "ops/layer_norm/layer_norm.op.h"
+#include "ops/linear/linear.op.h"
+#include "ops/mul/mul.op.h"
+#include "ops/reshape/reshape.op.h"
+#include "ops/rms_norm/rms_norm.op.h"
+#include "ops/rotary/rotary.op.h"
+#include "ops/silu/silu.op.h"
+#include "ops/slice/slice.op.h"
+#include "runtime/executor.h"
+#include "runtime/test_programs.h"
+#include "tests/conformance/random.h"
+#include "tests/support/paths.h"
+
+namespace dif::cuda {
+namespace {
+
+using runtime::DeviceBuffer;
+
+std::unique_ptr<CudaDevice> open_device(const runtime::DeviceOptions& options = {}) {
+  auto device = CudaDevice::create(options);
+  EXPECT_TRUE(device) << device.error().message;
+  return std::unique_ptr<CudaDevice>(device ? static_cast<CudaDevice*>(device->release()) : nullptr);
+}
+
+/// A program on a GPU with random inputs and constants.
+class OnGpu {
+ public:
+  OnGpu(CudaDevice& device, const ir::Program& program, bool groups, std::uint64_t seed = 1)
+      : device_(device), arena_(device) {
+    conformance::Random random(seed);
+    for (const ir::ValueId id : program.constants) constants_.push_back(tensor(random, program.type(id)));
+    std::vector<runtime::HostConstant> constants;
+    for (const io::HostTensor& constant : constants_)
+      constants.push_back({constant.data.data(), constant.data.size()});
+    runtime::ExecutorOptions options = {.kernels = kernel_list()};
+    if (groups) {
+      options.group_kernels = group_kernel_list();
+      options.fusion = {.accepts = accept_in_group};
+    }
+    auto executor = runtime::Executor::prepare(program, constants, device, arena_, options);
+    EXPECT_TRUE(executor) << executor.error().message;
+    executor_ = std::move(*executor);
+    for (const ir::ValueId id : program.inputs) {
+      const io::HostTensor input = tensor(random, program.type(id));
+      inputs_.push_back(*DeviceBuffer::create(device, input.data.size()));
+      EXPECT_TRUE(device.upload(inputs_.back().view(), input.data.data(), input.data.size()));
+    }
+    for (const ir::Output& output : program.outputs)
+      outputs_.push_back(*DeviceBuffer::create(device, program.type(output.value).bytes()));
+  }
+
+  Status run() { return executor_->run(views(inputs_), views(outputs_), {}); }
+  void write_input(std::size_t i, const void* bytes) {
+    EXPECT_TRUE(device_.upload(inputs_[i].view(), bytes, inputs_[i].bytes()));
+  }
+  std::vector<std::byte> output(std::size_t i) {
+    std::vector<std::byte> bytes(outputs_[i].bytes());
+    EXPECT_TRUE(device_.download(bytes.data(), outputs_[i].view(), bytes.size()));
+    return bytes;
+  }
+  const runtime::Executor& executor() const { return *executor_; }
+
+ private:
+  static io::HostTensor tensor(conformance::Random& random, const ir::TensorType& type) {
+    if (type.dtype == DType::kI32)
+      return io::HostTensor(type.dtype, type.shape, std::vector<std::byte>(type.bytes()));
+    return random.normal(type);
+  }
+  static std::vector<runtime::BufferView> views(const std::vector<DeviceBuffer>& buffers) {
+    std::vector<runtime::BufferView> result;
+    for (const DeviceBuffer& buffer : buffers) result.push_back(buffer.view());
+    return result;
+  }
+
+  CudaDevice& device_;
+  runtime::SharedArena arena_;
+  std::vector<io::HostTensor> constants_;
+  std::unique_ptr<runtime::Executor> executor_;
+  std::vector<DeviceBuffer> inputs_, outputs_;
+};
+
+/// Half a DiT block: norm, modulation, product, heads with their own norm and rotary, SwiGLU, gate.
+ir::Program block(DType dtype, std::int64_t tokens, std::int64_t heads, std::int64_t width) {
+  const std::int64_t channels = heads * width;
+  ir::Builder b("block");
+  const ir::Value x = b.input("x", {dtype, {2, tokens, channels}});
+  const ir::Value modulation = b.input("modulation", {dtype, {2, 1, 3 * channels}});
+  const ir::Value shift = ops::slice(b, modulation, 2, 0, channels);
+  const ir::Value scale = ops::add_scalar(b, ops::slice(b, modulation, 2, channels, 2 * channels), 1);
+  const ir::Value gate = ops::slice(b, modulation, 2, 2 * channels, 3 * channels);
+  const ir::Value normal = ops::add(b, ops::mul(b, ops::layer_norm(b, x, 1e-6f), scale), shift);
+  const ir::Value wide = ops::linear(b, normal, b.constant("w", {dtype, {3 * channels, channels}}));
+  const ir::Value q = ops::reshape(b, ops::slice(b, wide, 2, 0, channels), {2, tokens, heads, width});
+  const ir::Value q_normal = ops::rms_norm(b, q, b.constant("q_weight", {dtype, {width}}));
+  const ir::Value cosines = b.constant("cos", {DType::kF32, {tokens, width / 2}}),
+                  sines = b.constant("sin", {DType::kF32, {tokens, width / 2}});
+  b.output("q", ops::rotary(b, q_normal, cosines, sines, true));
+  b.output("k", ops::rotary(b, q_normal, cosines, sines, false));
+  const ir::Value half = ops::slice(b, wide, 2, channels, 2 * channels);
+  const ir::Value swiglu = ops::mul(b, ops::silu(b, half), ops::slice(b, wide, 2, 2 * channels, 3 * channels));
+  const ir::Value gated = ops::add(b, x, ops::mul(b, gate, swiglu));
+  b.output("y", gated);
+  b.output("both", ops::concat(b, std::array{gated, half}, 2));
+  b.output("wide", ops::cast(b, gated, DType::kF32));
+  return runtime::test::finish(b);
+}
+
+TEST(CudaRun, IsOneGraphLaunchWithoutAllocationsOnceItRepeats) {
+  const auto device = open_device();
+  ASSERT_NE(device, nullptr);
+  OnGpu program(*device, block(DType::kBF16, 64, 4, 64), true);
+  ASSERT_TRUE(program.run());
+  const std::vector<std::byte> first = program.output(2);
+  ASSERT_TRUE(program.run());
+  const Counters before = device->counters();
+  ASSERT_TRUE(program.run());
+  const Counters after = device->counters();
+  EXPECT_EQ(after.allocations - before.allocations, 0U);
+  EXPECT_EQ(after.launches - before.launches, 0U);
+  EXPECT_EQ(after.graph_launches - before.graph_launches, 1U);
+  EXPECT_EQ(after.synchronizations - before.synchronizations, 1U) << "the end of the run";
+  EXPECT_EQ(program.output(2), first) << "the recorded run has the bits of the first";
+}
+
+TEST(CudaRun, ARecordedRunReadsItsInputsAnew) {
+  const auto device = open_device();
+  ASSERT_NE(device, nullptr);
+  ir::Builder b("sum");
+  const ir::Value x = b.input("x", {DType::kF32, {2}}), z = b.input("z", {DType::kF32, {2}});
+  b.output("y", ops::add(b, x, z));
+  OnGpu program(*device, runtime::test::finish(b), false);
+  for (float value : {1.0f, 2.0f, 3.0f, 4.0f}) {
+    const float two[2] = {value, 10 * value};
+    program.write_input(0, two);
+    program.write_input(1, two);
+    ASSERT_TRUE(program.run());
+    float y[2] = {};
+    std::memcpy(y, program.output(0).data(), sizeof(y));
+    EXPECT_EQ(y[0], 2 * value);
+    EXPECT_EQ(y[1], 20 * value);
+  }
+}
+
+struct Shape3 {
+  std::int64_t tokens, heads, width;
+};
+
+class CudaGroups : public ::testing::TestWithParam<std::tuple<DType, Shape3>> {};
+
+TEST_P(CudaGroups, HaveTheBitsOfTheirOperations) {
+  const auto& [dtype, shape] = GetParam();
+  const auto device = open_device();
+  ASSERT_NE(device, nullptr);
+  const ir::Program program = block(dtype, shape.tokens, shape.heads, shape.width);
+  OnGpu grouped(*device, program, true), single(*device, program, false);
+  EXPECT_GE(grouped.executor().plan().groups.size(), 2U);
+  ASSERT_TRUE(grouped.run());
+  ASSERT_TRUE(single.run());
+  for (std::size_t i = 0; i < program.outputs.size(); ++i)
+    EXPECT_EQ(grouped.output(i), single.output(i)) << program.outputs[i].name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaGroups,
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                                            ::testing::Values(Shape3{64, 4, 64}, Shape3{7, 3, 20}, Shape3{33, 24, 128},
+                                                              Shape3{5, 1, 2}, Shape3{3, 9, 6})));
+
+TEST(CudaGatherRows, AnIdOutsideTheTableIsNamedAfterTheRun) {
+  const auto device = open_device();
+  ASSERT_NE(device, nullptr);
+  ir::Builder b("gather");
+  const ir::Value ids = b.input("ids", {DType::kI32, {3}});
+  b.output("y", ops::gather_rows(b, b.constant("table", {DType::kF32, {4, 2}}), ids));
+  OnGpu program(*device, runtime::test::finish(b), false);
+  for (int round = 0; round < 3; ++round) {
+    const std::int32_t wrong[3] = {1, 9, -5};
+    program.write_input(0, wrong);
+    const Status status = program.run();
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("id 9 at position 1 is outside 0 .. 3"), std::string::npos)
+        << status.error().message;
+    const std::int32_t right[3] = {1, 3, 0};
+    program.write_input(0, right);
+    EXPECT_TRUE(program.run());
+  }
+}
+
+TEST(CudaCache, ASecondDeviceCompilesNothing) {
+  const test::ScratchDir folder;
+  runtime::DeviceOptions options;
+  options.cache_folder = folder.path().string();
+  const ir::Program program = block(DType::kF16, 16, 2, 32);
+  for (const bool first : {true, false}) {
+    const auto device = open_device(options);
+    ASSERT_NE(device, nullptr);
+    OnGpu on_gpu(*device, program, true);
+    ASSERT_TRUE(on_gpu.run());
+    if (first)
+      EXPECT_GT(device->counters().compilations, 0U);
+    else
+      EXPECT_EQ(device->counters().compilations, 0U);
+  }
+}
+
+TEST(CudaMemory, TheCapIsNeverPassed) {
+  runtime::DeviceOptions options;
+  const auto device = open_device(options);
+  ASSERT_NE(device, nullptr);
+  options.cap_bytes = device->held_bytes() + (64 << 20);
+  const auto capped = open_device(options);
+  ASSERT_NE(capped, nullptr);
+  const auto fits = DeviceBuffer::create(*capped, 16 << 20), does_not = DeviceBuffer::create(*capped, 64 << 20);
+  EXPECT_TRUE(fits);
+  ASSERT_FALSE(does_not);
+  EXPECT_EQ(does_not.error().code, ErrorCode::kOutOfMemory);
+}
+
+TEST(CudaDevice, AnIndexThatIsNotThereIsRefused) {
+  runtime::DeviceOptions options;
+  options.device = 4096;
+  const auto device = CudaDevice::create(options);
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(device.error().message.find("no device 4096"), std::string::npos) << device.error().message;
+}
+
+}  // namespace
+}  // namespace dif::cuda

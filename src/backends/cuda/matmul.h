@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "backends/cuda/cuda_device.h"
+
+namespace dif::cuda {
+
+/// A batch of matrix products by cuBLASLt, row-major: y[b] = alpha * x[b] w[b]^T (+ bias), x [rows, depth],
+/// w [columns, depth]; or with `w_by_depth`, w [depth, columns] and y = alpha * x w. Strides are elements between
+/// rows, and between the matrices of a batch; sums are f32, and f32 is never TF32.
+struct MatmulShape {
+  DType x = DType::kBF16, y = DType::kBF16;  ///< w is as x
+  std::int64_t rows = 0, columns = 0, depth = 0, batches = 1;
+  std::int64_t x_row = 0, w_row = 0, y_row = 0;
+  std::int64_t x_batch = 0, w_batch = 0, y_batch = 0;
+  bool w_by_depth = false;
+  bool biased = false;  ///< bias [columns], as y
+  float alpha = 1;
+};
+
+/// Scratch that algorithms may use.
+inline constexpr std::uint64_t kMatmulWorkspace = 32 << 20;
+
+class Matmul {
+ public:
+  /// The algorithm is what cuBLASLt recommends among those whose sums have one order. Errors: Declined (no
+  /// cuBLASLt, or it has no algorithm).
+  static Result<Matmul> create(CudaDevice& device, const MatmulShape& shape);
+
+  /// `bias` is read when the shape says so; the workspace has workspace_bytes().
+  Status run(runtime::BufferView x, runtime::BufferView w, runtime::BufferView y, runtime::BufferView bias,
+             runtime::BufferView workspace) const;
+  std::uint64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  struct Description;
+  CudaDevice* device_ = nullptr;
+  std::shared_ptr<Description> description_;
+  std::uint64_t workspace_bytes_ = 0;
+};
+
+}  // namespace dif::cuda

@@ -1,0 +1,137 @@
+#include "backends/cuda/source.h"
+
+#include "base/check.h"
+#include "runtime/kernel.h"
+
+namespace dif::cuda {
+
+namespace {
+
+constexpr const char* kPrelude = R"(
+typedef long long Index;
+struct bf16 { unsigned short bits; };
+struct f16 { unsigned short bits; };
+#define INFINITE __int_as_float(0x7f800000)
+
+inline float decode(float v) { return v; }
+inline int decode(int v) { return v; }
+inline float decode(bf16 v) { return __uint_as_float((unsigned)v.bits << 16); }
+inline float decode(f16 v) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(v.bits));
+  return result;
+}
+template <class T> struct Encode;
+template <> struct Encode<float> { static float of(float v) { return v; } };
+template <> struct Encode<int> { static int of(int v) { return v; } };
+template <> struct Encode<bf16> {
+  static bf16 of(float v) {
+    bf16 result;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(v));
+    return result;
+  }
+};
+template <> struct Encode<f16> {
+  static f16 of(float v) {
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(v));
+    return result;
+  }
+};
+template <class T, class V> inline T encode(V v) { return Encode<T>::of(v); }
+
+template <int kBytes> struct Unit;
+template <> struct Unit<1> { typedef unsigned char type; };
+template <> struct Unit<2> { typedef unsigned short type; };
+template <> struct Unit<4> { typedef unsigned type; };
+template <> struct Unit<8> { typedef uint2 type; };
+template <> struct Unit<16> { typedef uint4 type; };
+template <int V, class T> inline void load(const T* p, T* v) {
+  constexpr int bytes = V * (int)sizeof(T), unit = bytes < 16 ? bytes : 16;
+  typedef typename Unit<unit>::type U;
+#pragma unroll
+  for (int k = 0; k < bytes / unit; ++k) ((U*)v)[k] = ((const U*)p)[k];
+}
+template <int V, class T> inline void store(T* p, const T* v) {
+  constexpr int bytes = V * (int)sizeof(T), unit = bytes < 16 ? bytes : 16;
+  typedef typename Unit<unit>::type U;
+#pragma unroll
+  for (int k = 0; k < bytes / unit; ++k) ((U*)p)[k] = ((const U*)v)[k];
+}
+
+inline float warp_sum(float v) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+  return v;
+}
+inline float warp_max(float v) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
+  return v;
+}
+// Every thread gets the sum over the block; all of them call it.
+inline float block_sum(float v, float* scratch) {
+  v = warp_sum(v);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0;
+  for (int w = 0; w < (int)blockDim.x / 32; ++w) sum += scratch[w];
+  return sum;
+}
+)";
+
+}  // namespace
+
+std::string prelude() {
+  return kPrelude;
+}
+
+std::string type_name(DType dtype) {
+  DIF_CHECK(has_storage(dtype) || dtype == DType::kI32);
+  if (dtype == DType::kF32) return "float";
+  return dtype == DType::kI32 ? "int" : std::string(dtype_name(dtype));
+}
+
+bool has_storage(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+std::string bits_type(std::int64_t bytes) {
+  switch (bytes) {
+    case 1:
+      return "unsigned char";
+    case 2:
+      return "unsigned short";
+    case 4:
+      return "unsigned";
+    case 8:
+      return "uint2";
+    default:
+      DIF_CHECK(bytes == 16);
+      return "uint4";
+  }
+}
+
+std::string fill(std::string_view text, std::initializer_list<std::pair<std::string_view, std::string>> values) {
+  std::string result;
+  for (std::size_t at = 0;;) {
+    const std::size_t open = text.find('@', at);
+    if (open == std::string_view::npos) return result.append(text.substr(at));
+    const std::size_t close = text.find('@', open + 1);
+    DIF_CHECK(close != std::string_view::npos);
+    const std::string_view name = text.substr(open + 1, close - open - 1);
+    const auto* value = values.begin();
+    while (value != values.end() && value->first != name) ++value;
+    DIF_CHECK(value != values.end());
+    result.append(text.substr(at, open - at)).append(value->second);
+    at = close + 1;
+  }
+}
+
+Status computable(const ir::OpView& op) {
+  if (!has_storage(op.in(0).dtype)) return runtime::declined("no arithmetic on {}", op.in(0).dtype);
+  return ok();
+}
+
+}  // namespace dif::cuda

@@ -1,0 +1,363 @@
+#include <algorithm>
+
+#include "backends/cuda/cudnn_graph.h"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/matmul.h"
+#include "base/checked_math.h"
+
+namespace dif::cuda {
+
+namespace {
+
+struct Sizes {
+  std::int64_t batches, queries, heads, width, keys, key_heads, value_width;
+};
+
+Sizes sizes(const ir::OpView& op) {
+  const Shape &q = op.in(0).shape, &k = op.in(1).shape;
+  return {q.dim(0), q.dim(1), q.dim(2), q.dim(3), k.dim(1), k.dim(2), op.in(2).dim(3)};
+}
+
+std::int32_t integer(std::int64_t n) {
+  return static_cast<std::int32_t>(n);
+}
+
+// --- cuDNN -----------------------------------------------------------------------------------------------
+
+class DnnAttention final : public runtime::Kernel {
+ public:
+  explicit DnnAttention(std::unique_ptr<DnnGraph> graph) : graph_(std::move(graph)) {}
+
+  Status run(const runtime::KernelArgs& args) override {
+    return graph_->run(
+        std::array{args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer}, args.workspace);
+  }
+  std::uint64_t workspace_bytes() const override { return graph_->workspace_bytes(); }
+
+ private:
+  std::unique_ptr<DnnGraph> graph_;
+};
+
+// --- matrix products -------------------------------------------------------------------------------------
+
+/// Scores of this many bytes are in memory at once.
+constexpr std::int64_t kScoreBytes = 128 << 20;
+constexpr int kSoftmaxThreads = 256;
+
+/// One block for each row of scores [heads, rows, step]; probabilities take the place of the scores, or stand in
+/// `y` in the dtype of the values.
+constexpr const char* kSoftmax = R"(
+extern "C" __global__ void __launch_bounds__(256)
+softmax(float* scores, @T@* y, const unsigned char* mask, int keys, int step, int rows, int first_query, int masked,
+        int causal) {
+  __shared__ float scratch[32];
+  const int row = blockIdx.x;
+  const Index at = ((Index)blockIdx.y * rows + row) * step;
+  float* const s = scores + at;
+  const int seen = causal ? min(keys, first_query + row + 1) : keys;
+  float most = -INFINITE;
+  for (int k = threadIdx.x; k < seen; k += 256)
+    if (!masked || mask[k]) most = fmaxf(most, s[k]);
+  most = warp_max(most);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = most;
+  __syncthreads();
+  for (int w = 0; w < 8; ++w) most = fmaxf(most, scratch[w]);
+  float sum = 0;
+  for (int k = threadIdx.x; k < keys; k += 256) {
+    const float e = k < seen && (!masked || mask[k]) ? expf(s[k] - most) : 0.0f;
+    s[k] = e;
+    sum += e;
+  }
+  sum = block_sum(sum, scratch);
+  const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+  for (int k = threadIdx.x; k < keys; k += 256) y[at + k] = encode<@T@>(s[k] * factor);
+}
+)";
+
+/// Scores of a block of queries, their softmax, and the values: for one key head with all its query heads, or for
+/// all heads where each query head has a key head of its own.
+class MatmulAttention final : public runtime::Kernel {
+ public:
+  explicit MatmulAttention(const ir::OpView& op)
+      : op_(op),
+        s_(sizes(op)),
+        dtype_(op.in(0).dtype),
+        element_(static_cast<std::int64_t>(dtype_size(dtype_))),
+        shares_keys_(s_.heads != s_.key_heads),
+        heads_at_once_(shares_keys_ ? s_.heads / s_.key_heads : s_.heads),
+        step_(ceil_div(s_.keys, 8) * 8),
+        block_(std::clamp<std::int64_t>(kScoreBytes / (4 * heads_at_once_ * step_), 1, s_.queries)) {}
+
+  Status prepare(const KernelRequest& request) {
+    CudaDevice& device = device_of(request.device);
+    DIF_ASSIGN(softmax_, device.kernel(prelude() + fill(kSoftmax, {{"T", type_name(dtype_)}}), "softmax",
+                                       kSoftmaxThreads));
+    DIF_ASSIGN(whole_, products(device, block_));
+    if (s_.queries % block_ != 0) {
+      DIF_ASSIGN(rest_, products(device, s_.queries % block_));
+    }
+    return ok();
+  }
+
+  Status run(const runtime::KernelArgs& args) override {
+    for (std::int64_t batch = 0; batch < s_.batches; ++batch)
+      for (std::int64_t head = 0; head < s_.heads; head += heads_at_once_)
+        for (std::int64_t query = 0; query < s_.queries; query += block_) DIF_TRY(run_block(args, batch, head, query));
+    return ok();
+  }
+
+  std::uint64_t workspace_bytes() const override {
+    return score_bytes() + probability_bytes() + kMatmulWorkspace;
+  }
+
+ private:
+  struct Products {
+    Matmul scores, values;
+  };
+
+  Result<Products> products(CudaDevice& device, std::int64_t rows) const {
+    const std::int64_t key_row = s_.key_heads * s_.width, value_row = s_.key_heads * s_.value_width;
+    Products result;
+    DIF_ASSIGN(result.scores, Matmul::create(device, {.x = dtype_,
+                                                      .y = DType::kF32,
+                                                      .rows = rows,
+                                                      .columns = s_.keys,
+                                                      .depth = s_.width,
+                                                      .batches = heads_at_once_,
+                                                      .x_row = s_.heads * s_.width,
+                                                      .w_row = key_row,
+                                                      .y_row = step_,
+                                                      .x_batch = s_.width,
+                                                      .w_batch = shares_keys_ ? 0 : s_.width,
+                                                      .y_batch = block_ * step_,
+                                                      .alpha = op_.f32("scale")}));
+    DIF_ASSIGN(result.values, Matmul::create(device, {.x = dtype_,
+                                                      .y = dtype_,
+                                                      .rows = rows,
+                                                      .columns = s_.value_width,
+                                                      .depth = s_.keys,
+                                                      .batches = heads_at_once_,
+                                                      .x_row = step_,
+                                                      .w_row = value_row,
+                                                      .y_row = s_.heads * s_.value_width,
+                                                      .x_batch = block_ * step_,
+                                                      .w_batch = shares_keys_ ? 0 : s_.value_width,
+                                                      .y_batch = s_.value_width,
+                                                      .w_by_depth = true}));
+    return result;
+  }
+
+  Status run_block(const runtime::KernelArgs& args, std::int64_t batch, std::int64_t head, std::int64_t query) {
+    const std::int64_t rows = std::min(block_, s_.queries - query);
+    const std::int64_t key_head = head / (s_.heads / s_.key_heads);
+    const Products& products = rows == block_ ? whole_ : rest_;
+    const auto at = [&](const runtime::TensorView& tensor, std::int64_t element) {
+      return runtime::BufferView{tensor.buffer.base,
+                                 tensor.buffer.offset + static_cast<std::uint64_t>(element * element_)};
+    };
+    const runtime::BufferView scores = args.workspace;
+    const runtime::BufferView probabilities = {scores.base,
+                                               scores.offset + (dtype_ == DType::kF32 ? 0 : score_bytes())};
+    const runtime::BufferView scratch = {scores.base, scores.offset + score_bytes() + probability_bytes()};
+    const runtime::BufferView q = at(args.in[0], ((batch * s_.queries + query) * s_.heads + head) * s_.width);
+    const runtime::BufferView k = at(args.in[1], (batch * s_.keys * s_.key_heads + key_head) * s_.width);
+    const runtime::BufferView v = at(args.in[2], (batch * s_.keys * s_.key_heads + key_head) * s_.value_width);
+    const runtime::BufferView y = at(args.out[0], ((batch * s_.queries + query) * s_.heads + head) * s_.value_width);
+    runtime::BufferView mask = args.in[op_.has(3) ? 3 : 0].buffer;
+    if (op_.has(3)) mask.offset += static_cast<std::uint64_t>(batch * s_.keys);
+    DIF_TRY(products.scores.run(q, k, scores, {}, scratch));
+    DIF_TRY(softmax_.launch({rows, heads_at_once_},
+                            {scores, probabilities, mask, integer(s_.keys), integer(step_), integer(block_),
+                             integer(query), std::int32_t{op_.has(3)}, std::int32_t{op_.flag("causal")}}));
+    return products.values.run(probabilities, v, y, {}, scratch);
+  }
+
+  // Whole lines of 256 bytes: what follows in the workspace is aligned as libraries want it.
+  std::uint64_t score_bytes() const {
+    return align_up(static_cast<std::uint64_t>(4 * heads_at_once_ * block_ * step_), 256);
+  }
+  std::uint64_t probability_bytes() const {
+    const auto bytes = static_cast<std::uint64_t>(element_ * heads_at_once_ * block_ * step_);
+    return dtype_ == DType::kF32 ? 0 : align_up(bytes, 256);
+  }
+
+  const ir::OpView& op_;
+  const Sizes s_;
+  const DType dtype_;
+  const std::int64_t element_;
+  const bool shares_keys_;
+  const std::int64_t heads_at_once_;
+  const std::int64_t step_;   ///< elements between rows of scores
+  const std::int64_t block_;  ///< queries at once
+  CudaKernel softmax_;
+  Products whole_, rest_;
+};
+
+// --- streaming -------------------------------------------------------------------------------------------
+
+constexpr int kStreamThreads = 256;
+constexpr std::int64_t kWarps = kStreamThreads / 32;
+
+/// A warp has @queries@ queries; its lanes share out 32 keys for the scores, and then the columns of the values.
+/// Keys and values pass through shared memory in pieces of 32 x 32. A running maximum and sum make one pass
+/// enough (Milakov & Gimelshein 2018).
+constexpr const char* kStream = R"(
+extern "C" __global__ void __launch_bounds__(256)
+attend(const @T@* q, const @T@* k, const @T@* v, const unsigned char* mask, @T@* y, int queries, int keys, int heads,
+       int key_heads, int width, int value_width, int masked, int causal, float scale) {
+  __shared__ float q_piece[8 * @queries@][33], k_piece[32][33];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, head = blockIdx.y;
+  const Index batch = blockIdx.z;
+  const int first = blockIdx.x * 8 * @queries@, mine = first + warp * @queries@, key_head = head / (heads / key_heads);
+  q += (batch * queries * heads + head) * width;
+  y += (batch * queries * heads + head) * value_width;
+  k += (batch * keys * key_heads + key_head) * width;
+  v += (batch * keys * key_heads + key_head) * value_width;
+  mask += masked ? batch * keys : 0;
+  float most[@queries@], total[@queries@], sums[@queries@][@columns@];
+#pragma unroll
+  for (int r = 0; r < @queries@; ++r) {
+    most[r] = -INFINITE;
+    total[r] = 0;
+#pragma unroll
+    for (int c = 0; c < @columns@; ++c) sums[r][c] = 0;
+  }
+  const int limit = causal ? min(keys, first + 8 * @queries@) : keys;
+  for (int k0 = 0; k0 < limit; k0 += 32) {
+    float s[@queries@] = {};
+    for (int d0 = 0; d0 < width; d0 += 32) {
+      const bool inside = d0 + lane < width;
+      for (int j = warp; j < 32; j += 8)
+        k_piece[j][lane] = inside && k0 + j < keys ? decode(k[(Index)(k0 + j) * key_heads * width + d0 + lane]) : 0.0f;
+      for (int j = warp; j < 8 * @queries@; j += 8)
+        q_piece[j][lane] = inside && first + j < queries ? decode(q[(Index)(first + j) * heads * width + d0 + lane]) : 0.0f;
+      __syncthreads();
+      float part[@queries@] = {};
+#pragma unroll
+      for (int d = 0; d < 32; ++d)
+#pragma unroll
+        for (int r = 0; r < @queries@; ++r)
+          part[r] = fmaf(q_piece[warp * @queries@ + r][d], k_piece[lane][d], part[r]);
+#pragma unroll
+      for (int r = 0; r < @queries@; ++r) s[r] += part[r];
+      __syncthreads();
+    }
+    const bool shown = k0 + lane < keys && (!masked || mask[k0 + lane]);
+#pragma unroll
+    for (int r = 0; r < @queries@; ++r) {
+      const float score = shown && (!causal || k0 + lane <= mine + r) ? s[r] * scale : -INFINITE;
+      const float now = fmaxf(most[r], warp_max(score)), base = now == -INFINITE ? 0.0f : now;
+      const float e = expf(score - base), rescale = expf(most[r] - base);
+      most[r] = now;
+      total[r] = total[r] * rescale + warp_sum(e);
+      s[r] = e;
+#pragma unroll
+      for (int c = 0; c < @columns@; ++c) sums[r][c] *= rescale;
+    }
+#pragma unroll
+    for (int c = 0; c < @columns@; ++c) {
+      for (int j = warp; j < 32; j += 8)
+        k_piece[j][lane] = c * 32 + lane < value_width && k0 + j < keys
+                               ? decode(v[(Index)(k0 + j) * key_heads * value_width + c * 32 + lane]) : 0.0f;
+      __syncthreads();
+      float part[@queries@] = {};
+#pragma unroll
+      for (int j = 0; j < 32; ++j)
+#pragma unroll
+        for (int r = 0; r < @queries@; ++r)
+          part[r] = fmaf(__shfl_sync(0xffffffffu, s[r], j), k_piece[j][lane], part[r]);
+#pragma unroll
+      for (int r = 0; r < @queries@; ++r) sums[r][c] += part[r];
+      __syncthreads();
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < @queries@; ++r)
+#pragma unroll
+    for (int c = 0; c < @columns@; ++c)
+      if (mine + r < queries && c * 32 + lane < value_width)
+        y[(Index)(mine + r) * heads * value_width + c * 32 + lane] =
+            encode<@T@>(total[r] == 0.0f ? 0.0f : sums[r][c] / total[r]);
+}
+)";
+
+class StreamingAttention final : public runtime::Kernel {
+ public:
+  StreamingAttention(CudaKernel kernel, std::int64_t queries_of_block, const ir::OpView& op)
+      : kernel_(kernel), queries_of_block_(queries_of_block), op_(op) {}
+
+  Status run(const runtime::KernelArgs& args) override {
+    const Sizes s = sizes(op_);
+    const bool masked = op_.has(3);
+    return kernel_.launch({ceil_div(s.queries, queries_of_block_), s.heads, s.batches},
+                          {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.in[masked ? 3 : 0].buffer,
+                           args.out[0].buffer, integer(s.queries), integer(s.keys), integer(s.heads),
+                           integer(s.key_heads), integer(s.width), integer(s.value_width), std::int32_t{masked},
+                           std::int32_t{op_.flag("causal")}, op_.f32("scale")});
+  }
+
+ private:
+  CudaKernel kernel_;
+  const std::int64_t queries_of_block_;
+  const ir::OpView& op_;
+};
+
+}  // namespace
+
+MakeResult make_dnn_attention(const KernelRequest& request) {
+  const ir::OpView& op = *request.op;
+  const Sizes s = sizes(op);
+  if (op.in(0).dtype != DType::kBF16 && op.in(0).dtype != DType::kF16)
+    return runtime::declined("cuDNN's attention is for bf16 and f16");
+  if (op.has(3)) return runtime::declined("a key mask");
+  if (s.width % 8 != 0 || s.value_width % 8 != 0 || std::max(s.width, s.value_width) > 256)
+    return runtime::declined("head widths {} and {} are no multiples of 8 up to 256", s.width, s.value_width);
+  if (op.out().numel() == 0 || s.keys == 0) return runtime::declined("cuDNN takes no empty tensors");
+  if (!(op.f32("scale") > 0)) return runtime::declined("a scale of {}", op.f32("scale"));
+  DIF_ASSIGN(void* const handle, device_of(request.device).dnn());
+  DIF_ASSIGN(auto graph, build_attention(handle, {.dtype = op.in(0).dtype,
+                                                  .batches = s.batches,
+                                                  .queries = s.queries,
+                                                  .keys = s.keys,
+                                                  .heads = s.heads,
+                                                  .key_heads = s.key_heads,
+                                                  .width = s.width,
+                                                  .value_width = s.value_width,
+                                                  .causal = op.flag("causal"),
+                                                  .scale = op.f32("scale")}));
+  return std::make_unique<DnnAttention>(std::move(graph));
+}
+
+MakeResult make_matmul_attention(const KernelRequest& request) {
+  const ir::OpView& op = *request.op;
+  DIF_TRY(computable(op));
+  const Sizes s = sizes(op);
+  if (op.out().numel() == 0 || s.keys == 0 || s.width == 0)
+    return runtime::declined("cuBLASLt multiplies no empty matrices");
+  const auto element = static_cast<std::int64_t>(dtype_size(op.in(0).dtype));
+  if (s.width * element % 16 != 0 || s.value_width * element % 16 != 0)
+    return runtime::declined("heads of {} and {} elements are no multiples of 16 bytes", s.width, s.value_width);
+  if (s.heads > 65535) return runtime::declined("{} heads", s.heads);
+  auto kernel = std::make_unique<MatmulAttention>(op);
+  DIF_TRY(kernel->prepare(request));
+  return kernel;
+}
+
+MakeResult make_streaming_attention(const KernelRequest& request) {
+  const ir::OpView& op = *request.op;
+  DIF_TRY(computable(op));
+  const Sizes s = sizes(op);
+  if (s.value_width > 1024) return runtime::declined("values of {} > 1024 columns", s.value_width);
+  if (s.heads > 65535 || s.batches > 65535) return runtime::declined("{} heads, {} batches", s.heads, s.batches);
+  const std::int64_t columns = std::max<std::int64_t>(1, ceil_div(s.value_width, 32));
+  const std::int64_t queries = columns <= 4 ? 4 : columns <= 8 ? 2 : 1;
+  DIF_ASSIGN(const CudaKernel kernel,
+             device_of(request.device)
+                 .kernel(prelude() + fill(kStream, {{"T", type_name(op.in(0).dtype)},
+                                                    {"queries", fmt::format("{}", queries)},
+                                                    {"columns", fmt::format("{}", columns)}}),
+                         "attend", kStreamThreads));
+  return std::make_unique<StreamingAttention>(kernel, kWarps * queries, op);
+}
+
+}  // namespace dif::cuda
