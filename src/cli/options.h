@@ -29,8 +29,8 @@ Result<std::uint64_t> parse_weight_cache(const std::string& text);
 /// Why a backend cannot be used on this machine, in its own words; empty when it can, as far as it knows.
 std::string why_unavailable(const runtime::BackendLibrary& library);
 
-/// The backend of that name; auto takes the first of cuda, cpu, reference that works here, and says which and why
-/// in `choice`.
+/// The backend of that name; auto takes the first of cuda, cpu, reference that works here, and says which and
+/// why in `choice`.
 Result<std::shared_ptr<const runtime::BackendLibrary>> load_backend(const std::string& backend,
                                                                     std::string* choice);
 

@@ -72,9 +72,9 @@ struct ExecutorReport {
 };
 
 /// A verified program made ready on a device: constants folded, operations grouped, kernels chosen, memory
-/// planned. Where the device records, a run that is repeated with the same memory is recorded, and from then on
-/// submitted as a whole. A run that checks operations runs them one by one, groups taken apart; that needs more memory
-/// than the report says.
+/// planned. Where the device records, a run that is repeated with the same memory is recorded, and from then
+/// on submitted as a whole. A run that checks operations runs them one by one, groups taken apart; that needs
+/// more memory than the report says.
 class Executor {
  public:
   /// Takes the program; constants[i] belongs to program.constants[i] and stays valid while the executor lives

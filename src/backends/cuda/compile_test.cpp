@@ -1,5 +1,5 @@
-/// Every kernel text that the operations ask for is compiled by NVRTC, which needs no GPU; the launches go to a
-/// driver that computes nothing. Registered where NVRTC is installed.
+/// Every kernel text that the operations ask for is compiled by NVRTC, which needs no GPU; the launches go to
+/// a driver that computes nothing. Registered where NVRTC is installed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -42,8 +42,8 @@ TEST_F(Compile, EveryOperationInEveryDtypeOfItsCases) {
         for (const io::HostTensor& constant : instance.constants)
           constants.push_back({constant.data.data(), constant.data.size()});
         runtime::SharedArena arena(*device_);
-        auto executor =
-            runtime::Executor::prepare(instance.program, constants, *device_, arena, {.kernels = kernel_list()});
+        auto executor = runtime::Executor::prepare(instance.program, constants, *device_, arena,
+                                                   {.kernels = kernel_list()});
         ASSERT_TRUE(executor) << executor.error().message;
         std::vector<runtime::BufferView> inputs(instance.inputs.size(), {reinterpret_cast<void*>(4096), 0});
         const std::vector<runtime::BufferView> outputs = {{reinterpret_cast<void*>(8192), 0}};
@@ -63,7 +63,8 @@ TEST_F(Compile, AnUnknownArchitectureIsNamed) {
   const auto binary = compile(*compiler_, "extern \"C\" __global__ void empty() {}", 20);
   ASSERT_FALSE(binary);
   EXPECT_EQ(binary.error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(binary.error().message.find("compute capability 2.0"), std::string::npos) << binary.error().message;
+  EXPECT_NE(binary.error().message.find("compute capability 2.0"), std::string::npos)
+      << binary.error().message;
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace dif::cuda {
 
 namespace {
 
-constexpr std::array kOptions = {"--std=c++17", "--fmad=false", "--ftz=false", "--device-as-default-execution-space"};
+constexpr std::array kOptions = {"--std=c++17", "--fmad=false", "--ftz=false",
+                                 "--device-as-default-execution-space"};
 
 /// A program of NVRTC that destroys itself.
 struct Program {
@@ -36,7 +37,8 @@ std::string architecture(int capability) {
 
 io::CacheKey compile_key(const CompilerApi& api, const std::string& text, int capability) {
   io::CacheKey key("cuda-kernels", 1);
-  key.add("compiler", fmt::format("NVRTC {}.{}", api.major, api.minor)).add("architecture", architecture(capability));
+  key.add("compiler", fmt::format("NVRTC {}.{}", api.major, api.minor))
+      .add("architecture", architecture(capability));
   for (const char* option : kOptions) key.add("option", option);
   key.add("text", text);
   return key;
@@ -52,9 +54,10 @@ Result<std::vector<std::byte>> compile(const CompilerApi& api, const std::string
   options.push_back(target.c_str());
   code = api.nvrtcCompileProgram(program.handle, static_cast<int>(options.size()), options.data());
   if (code == NVRTC_ERROR_INVALID_OPTION)
-    return fail(ErrorCode::kUnavailable,
-                "NVRTC {}.{} ({}) makes no code for compute capability {}.{}; name a newer one in DIF_NVRTC_PATH",
-                api.major, api.minor, api.file, capability / 10, capability % 10);
+    return fail(
+        ErrorCode::kUnavailable,
+        "NVRTC {}.{} ({}) makes no code for compute capability {}.{}; name a newer one in DIF_NVRTC_PATH",
+        api.major, api.minor, api.file, capability / 10, capability % 10);
   if (code != NVRTC_SUCCESS)
     return fail(ErrorCode::kInternal, "a generated kernel does not compile ({}): {}",
                 api.nvrtcGetErrorString(code), program.log());

@@ -9,8 +9,8 @@
 
 namespace dif::cuda {
 
-/// Compiles a kernel text for one architecture (90 = sm_90). No multiply-add is contracted unless the text says
-/// so, and denormals stay. Needs no GPU. Errors: Internal (with the compiler's log: the text is ours),
+/// Compiles a kernel text for one architecture (90 = sm_90). No multiply-add is contracted unless the text
+/// says so, and denormals stay. Needs no GPU. Errors: Internal (with the compiler's log: the text is ours),
 /// Unavailable (this NVRTC does not know the architecture).
 Result<std::vector<std::byte>> compile(const CompilerApi& api, const std::string& text, int capability);
 

@@ -11,8 +11,8 @@ namespace {
 // Functions are renamed by their headers when their parameters change (cuMemAlloc is cuMemAlloc_v2); the name
 // to look for is the one that the macro leaves.
 #define DIF_CUDA_TEXT(name) #name
-#define DIF_CUDA_RESOLVE(name)                                                                   \
-  api.name = reinterpret_cast<decltype(&::name)>(dlsym(library.handle, DIF_CUDA_TEXT(name)));     \
+#define DIF_CUDA_RESOLVE(name)                                                                \
+  api.name = reinterpret_cast<decltype(&::name)>(dlsym(library.handle, DIF_CUDA_TEXT(name))); \
   if (api.name == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(DIF_CUDA_TEXT(name));
 
 Status all_found(const char* what, const std::string& file, const std::string& missing) {
@@ -36,9 +36,9 @@ Result<DriverApi> open_driver() {
 }
 
 Result<CompilerApi> open_compiler() {
-  DIF_ASSIGN(const OpenLibrary library, open_library({"NVRTC, which compiles kernels,",
-                                                      "DIF_NVRTC_PATH",
-                                                      {"libnvrtc.so.13", "libnvrtc.so.12"}}));
+  DIF_ASSIGN(const OpenLibrary library,
+             open_library(
+                 {"NVRTC, which compiles kernels,", "DIF_NVRTC_PATH", {"libnvrtc.so.13", "libnvrtc.so.12"}}));
   CompilerApi api;
   std::string missing;
   DIF_CUDA_COMPILER_FUNCTIONS(DIF_CUDA_RESOLVE)
@@ -67,9 +67,9 @@ Result<DnnLibrary> open_dnn() {
   (void)CompilerApi::load();
   (void)MatmulApi::load();
   (void)open_library({"CUDA's runtime", "DIF_CUDART_PATH", {"libcudart.so.13", "libcudart.so.12"}});
-  DIF_ASSIGN(const OpenLibrary library, open_library({"cuDNN, which does attention and convolutions,",
-                                                      "DIF_CUDNN_PATH",
-                                                      {"libcudnn.so.9"}}));
+  DIF_ASSIGN(
+      const OpenLibrary library,
+      open_library({"cuDNN, which does attention and convolutions,", "DIF_CUDNN_PATH", {"libcudnn.so.9"}}));
   DnnLibrary dnn = {library.handle, library.file, ""};
   using Version = std::size_t();
   auto* const version = reinterpret_cast<Version*>(dlsym(library.handle, "cudnnGetVersion"));
@@ -131,8 +131,9 @@ Status check_driver(CUresult init, int driver_version, const std::string& file) 
                   "anew or restart the machine",
                   file);
     default:
-      return fail(ErrorCode::kUnavailable, "NVIDIA's driver ({}) does not start: error {}; look at nvidia-smi",
-                  file, static_cast<int>(init));
+      return fail(ErrorCode::kUnavailable,
+                  "NVIDIA's driver ({}) does not start: error {}; look at nvidia-smi", file,
+                  static_cast<int>(init));
   }
   if (driver_version < kLeastDriver)
     return fail(ErrorCode::kUnavailable,

@@ -10,33 +10,38 @@
 #include "backends/cuda/library_search.h"
 #include "base/error.h"
 
-/// The functions of NVIDIA's libraries that this backend calls: found at run time, so that nothing links them.
-/// The driver and NVRTC are needed; without cuBLASLt or cuDNN the kernels that use them decline.
+/// The functions of NVIDIA's libraries that this backend calls: found at run time, so that nothing links
+/// them. The driver and NVRTC are needed; without cuBLASLt or cuDNN the kernels that use them decline.
 namespace dif::cuda {
 
-#define DIF_CUDA_DRIVER_FUNCTIONS(DO)                                                                       \
-  DO(cuInit) DO(cuDriverGetVersion) DO(cuGetErrorName) DO(cuGetErrorString) DO(cuDeviceGetCount)            \
-  DO(cuDeviceGet) DO(cuDeviceGetName) DO(cuDeviceGetAttribute) DO(cuDeviceTotalMem) DO(cuDeviceGetUuid)     \
-  DO(cuDevicePrimaryCtxRetain) DO(cuDevicePrimaryCtxRelease) DO(cuCtxSetCurrent) DO(cuMemGetInfo)           \
-  DO(cuMemAlloc) DO(cuMemFree) DO(cuMemHostAlloc) DO(cuMemFreeHost) DO(cuMemHostGetDevicePointer)           \
-  DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) DO(cuMemcpyDtoDAsync) DO(cuMemsetD32Async)                    \
-  DO(cuStreamCreate) DO(cuStreamDestroy) DO(cuStreamSynchronize) DO(cuStreamBeginCapture)                   \
-  DO(cuStreamEndCapture) DO(cuGraphInstantiateWithFlags) DO(cuGraphLaunch) DO(cuGraphExecDestroy)           \
-  DO(cuGraphDestroy) DO(cuGraphGetNodes) DO(cuEventCreate) DO(cuEventDestroy) DO(cuEventRecord)             \
-  DO(cuEventSynchronize) DO(cuModuleLoadData) DO(cuModuleUnload)                                            \
-  DO(cuModuleGetFunction) DO(cuFuncSetAttribute) DO(cuLaunchKernel)
+#define DIF_CUDA_DRIVER_FUNCTIONS(DO)                                                                     \
+  DO(cuInit)                                                                                              \
+  DO(cuDriverGetVersion) DO(cuGetErrorName) DO(cuGetErrorString) DO(cuDeviceGetCount) DO(cuDeviceGet)     \
+      DO(cuDeviceGetName) DO(cuDeviceGetAttribute) DO(cuDeviceTotalMem) DO(cuDeviceGetUuid)               \
+          DO(cuDevicePrimaryCtxRetain) DO(cuDevicePrimaryCtxRelease) DO(cuCtxSetCurrent) DO(cuMemGetInfo) \
+              DO(cuMemAlloc) DO(cuMemFree) DO(cuMemHostAlloc) DO(cuMemFreeHost)                           \
+                  DO(cuMemHostGetDevicePointer) DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync)               \
+                      DO(cuMemcpyDtoDAsync) DO(cuMemsetD32Async) DO(cuStreamCreate) DO(cuStreamDestroy)   \
+                          DO(cuStreamSynchronize) DO(cuStreamBeginCapture) DO(cuStreamEndCapture)         \
+                              DO(cuGraphInstantiateWithFlags) DO(cuGraphLaunch) DO(cuGraphExecDestroy)    \
+                                  DO(cuGraphDestroy) DO(cuGraphGetNodes) DO(cuEventCreate)                \
+                                      DO(cuEventDestroy) DO(cuEventRecord) DO(cuEventSynchronize)         \
+                                          DO(cuModuleLoadData) DO(cuModuleUnload) DO(cuModuleGetFunction) \
+                                              DO(cuFuncSetAttribute) DO(cuLaunchKernel)
 
-#define DIF_CUDA_COMPILER_FUNCTIONS(DO)                                                                     \
-  DO(nvrtcVersion) DO(nvrtcGetErrorString) DO(nvrtcCreateProgram) DO(nvrtcDestroyProgram)                   \
-  DO(nvrtcCompileProgram) DO(nvrtcGetProgramLogSize) DO(nvrtcGetProgramLog) DO(nvrtcGetCUBINSize)           \
-  DO(nvrtcGetCUBIN)
+#define DIF_CUDA_COMPILER_FUNCTIONS(DO)                                                          \
+  DO(nvrtcVersion)                                                                               \
+  DO(nvrtcGetErrorString) DO(nvrtcCreateProgram) DO(nvrtcDestroyProgram) DO(nvrtcCompileProgram) \
+      DO(nvrtcGetProgramLogSize) DO(nvrtcGetProgramLog) DO(nvrtcGetCUBINSize) DO(nvrtcGetCUBIN)
 
-#define DIF_CUDA_MATMUL_FUNCTIONS(DO)                                                                       \
-  DO(cublasLtCreate) DO(cublasLtDestroy) DO(cublasLtGetVersion) DO(cublasLtGetStatusString)                 \
-  DO(cublasLtMatmulDescCreate) DO(cublasLtMatmulDescDestroy) DO(cublasLtMatmulDescSetAttribute)             \
-  DO(cublasLtMatrixLayoutCreate) DO(cublasLtMatrixLayoutDestroy) DO(cublasLtMatrixLayoutSetAttribute)       \
-  DO(cublasLtMatmulPreferenceCreate) DO(cublasLtMatmulPreferenceDestroy)                                    \
-  DO(cublasLtMatmulPreferenceSetAttribute) DO(cublasLtMatmulAlgoGetHeuristic) DO(cublasLtMatmul)
+#define DIF_CUDA_MATMUL_FUNCTIONS(DO)                                                                 \
+  DO(cublasLtCreate)                                                                                  \
+  DO(cublasLtDestroy) DO(cublasLtGetVersion) DO(cublasLtGetStatusString) DO(cublasLtMatmulDescCreate) \
+      DO(cublasLtMatmulDescDestroy) DO(cublasLtMatmulDescSetAttribute) DO(cublasLtMatrixLayoutCreate) \
+          DO(cublasLtMatrixLayoutDestroy) DO(cublasLtMatrixLayoutSetAttribute)                        \
+              DO(cublasLtMatmulPreferenceCreate) DO(cublasLtMatmulPreferenceDestroy)                  \
+                  DO(cublasLtMatmulPreferenceSetAttribute) DO(cublasLtMatmulAlgoGetHeuristic)         \
+                      DO(cublasLtMatmul)
 
 #define DIF_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
 
@@ -70,7 +75,8 @@ struct MatmulApi {
 
 #undef DIF_CUDA_MEMBER
 
-/// cuDNN, whose functions cudnn-frontend finds by itself (cudnn_graph.cpp). Opens what it opens by name first.
+/// cuDNN, whose functions cudnn-frontend finds by itself (cudnn_graph.cpp). Opens what it opens by name
+/// first.
 struct DnnLibrary {
   void* handle = nullptr;
   std::string file;

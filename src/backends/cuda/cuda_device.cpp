@@ -54,8 +54,7 @@ class GraphRecording final : public runtime::Recording {
   ~GraphRecording() override { device_.driver_.cuGraphExecDestroy(graph_); }
   Status replay() override {
     ++device_.counters_.graph_launches;
-    return device_.driver_.checked("cuGraphLaunch",
-                                   device_.driver_.cuGraphLaunch(graph_, device_.stream_));
+    return device_.driver_.checked("cuGraphLaunch", device_.driver_.cuGraphLaunch(graph_, device_.stream_));
   }
 
  private:
@@ -80,10 +79,10 @@ Status CudaKernel::launch(Extent blocks, std::span<const Argument> arguments) co
   }
   ++device_->counters_.launches;
   return device_->driver_.checked(
-      "cuLaunchKernel",
-      device_->driver_.cuLaunchKernel(function_, static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y),
-                                      static_cast<unsigned>(blocks.z), threads_, 1, 1, shared_bytes_,
-                                      device_->stream_, pointers.data(), nullptr));
+      "cuLaunchKernel", device_->driver_.cuLaunchKernel(
+                            function_, static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y),
+                            static_cast<unsigned>(blocks.z), threads_, 1, 1, shared_bytes_, device_->stream_,
+                            pointers.data(), nullptr));
 }
 
 CudaDevice::CudaDevice(const DriverApi& driver, const CompilerApi& compiler, DeviceFacts facts,
@@ -103,16 +102,18 @@ Result<std::unique_ptr<runtime::Device>> CudaDevice::create(const runtime::Devic
   DIF_TRY(check_capability(facts.name, facts.capability));
   DIF_ASSIGN(const CompilerApi* compiler, CompilerApi::load());
   if (compiler->major * 1000 > driver->version)
-    return fail(ErrorCode::kUnavailable,
-                "NVRTC {}.{} ({}) is newer than NVIDIA's driver, which is for CUDA {}; install a newer driver, "
-                "or name an older NVRTC in DIF_NVRTC_PATH",
-                compiler->major, compiler->minor, compiler->file, version_text(driver->version));
+    return fail(
+        ErrorCode::kUnavailable,
+        "NVRTC {}.{} ({}) is newer than NVIDIA's driver, which is for CUDA {}; install a newer driver, "
+        "or name an older NVRTC in DIF_NVRTC_PATH",
+        compiler->major, compiler->minor, compiler->file, version_text(driver->version));
   DIF_ASSIGN(auto device, create(*driver, *compiler, std::move(facts), options));
   return device;
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const DriverApi& driver, const CompilerApi& compiler,
-                                                       DeviceFacts facts, const runtime::DeviceOptions& options) {
+                                                       DeviceFacts facts,
+                                                       const runtime::DeviceOptions& options) {
   auto device = std::unique_ptr<CudaDevice>(new CudaDevice(driver, compiler, std::move(facts), options));
   DIF_TRY(device->open());
   return device;
@@ -132,8 +133,9 @@ Status CudaDevice::open() {
     DIF_TRY(driver_.checked("cuEventCreate", driver_.cuEventCreate(&staging.done, CU_EVENT_DISABLE_TIMING)));
   }
   void* words = nullptr;
-  DIF_TRY(driver_.checked("cuMemHostAlloc", driver_.cuMemHostAlloc(&words, kReportWords * sizeof(std::uint64_t),
-                                                                   CU_MEMHOSTALLOC_DEVICEMAP)));
+  DIF_TRY(driver_.checked(
+      "cuMemHostAlloc",
+      driver_.cuMemHostAlloc(&words, kReportWords * sizeof(std::uint64_t), CU_MEMHOSTALLOC_DEVICEMAP)));
   words_ = static_cast<std::uint64_t*>(words);
   for (std::size_t i = kReportWords; i-- > 0;) free_words_.push_back(words_ + i);
   return ok();
@@ -182,11 +184,13 @@ Result<runtime::BufferView> CudaDevice::allocate_large(std::uint64_t bytes) {
   CUdeviceptr start = 0;
   if (const CUresult code = driver_.cuMemAlloc(&start, whole); code != CUDA_SUCCESS) {
     held_bytes_ -= whole;
-    if (code != CUDA_ERROR_OUT_OF_MEMORY) return tl::unexpected<Error>(driver_.checked("cuMemAlloc", code).error());
-    return fail(ErrorCode::kOutOfMemory,
-                "{} has {} bytes of memory left, {} more are needed ({} are held here); choose a smaller size, or "
-                "end what else uses the GPU",
-                facts_.name, free_bytes(), bytes, held_bytes_);
+    if (code != CUDA_ERROR_OUT_OF_MEMORY)
+      return tl::unexpected<Error>(driver_.checked("cuMemAlloc", code).error());
+    return fail(
+        ErrorCode::kOutOfMemory,
+        "{} has {} bytes of memory left, {} more are needed ({} are held here); choose a smaller size, or "
+        "end what else uses the GPU",
+        facts_.name, free_bytes(), bytes, held_bytes_);
   }
   large_[start] = whole;
   return view_of(start);
@@ -194,13 +198,13 @@ Result<runtime::BufferView> CudaDevice::allocate_large(std::uint64_t bytes) {
 
 Result<runtime::BufferView> CudaDevice::allocate_small(std::uint64_t bytes) {
   const std::uint64_t padded = align_up(std::max<std::uint64_t>(bytes, 1), kAlignment);
-  auto slab = std::ranges::find_if(slabs_, [&](const auto& entry) {
-    return entry.second->used + padded <= kPageBytes;
-  });
+  auto slab = std::ranges::find_if(
+      slabs_, [&](const auto& entry) { return entry.second->used + padded <= kPageBytes; });
   if (slab == slabs_.end()) {
     DIF_TRY(hold(kPageBytes));
     auto fresh = std::make_unique<Slab>();
-    if (Status status = driver_.checked("cuMemAlloc", driver_.cuMemAlloc(&fresh->start, kPageBytes)); !status) {
+    if (Status status = driver_.checked("cuMemAlloc", driver_.cuMemAlloc(&fresh->start, kPageBytes));
+        !status) {
       held_bytes_ -= kPageBytes;
       return tl::unexpected<Error>(std::move(status.error()));
     }
@@ -270,7 +274,8 @@ Status CudaDevice::copy(runtime::BufferView to, runtime::BufferView from, std::u
 
 Result<ReportWord> CudaDevice::report_word() {
   if (free_words_.empty())
-    return fail(ErrorCode::kOutOfMemory, "more than {} operations of one context check indices", kReportWords);
+    return fail(ErrorCode::kOutOfMemory, "more than {} operations of one context check indices",
+                kReportWords);
   ReportWord word;
   word.device_ = this;
   word.word_ = free_words_.back();
@@ -329,7 +334,8 @@ Result<CUmodule> CudaDevice::module(const std::string& text) {
   return module;
 }
 
-Result<CudaKernel> CudaDevice::kernel(const std::string& text, const char* name, int threads, int shared_bytes) {
+Result<CudaKernel> CudaDevice::kernel(const std::string& text, const char* name, int threads,
+                                      int shared_bytes) {
   constexpr int kWithoutAsking = 48 << 10;
   DIF_TRY(begin_run());
   DIF_ASSIGN(CUmodule from, module(text));

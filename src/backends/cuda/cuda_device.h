@@ -73,19 +73,19 @@ class ReportWord {
 
 /// What happened since the device was made, for tests of what a step may do.
 struct Counters {
-  std::uint64_t allocations = 0;    ///< calls of allocate
-  std::uint64_t launches = 0;       ///< kernels, library calls excluded
+  std::uint64_t allocations = 0;  ///< calls of allocate
+  std::uint64_t launches = 0;     ///< kernels, library calls excluded
   std::uint64_t synchronizations = 0;
   std::uint64_t graph_launches = 0;
-  std::uint64_t compilations = 0;   ///< texts that no cache had
+  std::uint64_t compilations = 0;  ///< texts that no cache had
 };
 
 /// A GPU with its primary context and one stream on which everything runs in order. Buffers are device
 /// addresses. The memory cap counts the context, the libraries, kernels and every allocation.
 class CudaDevice final : public runtime::Device {
  public:
-  /// Errors: Unavailable (no driver, no such device, too old; no NVRTC), OutOfMemory (the cap does not hold the
-  /// context).
+  /// Errors: Unavailable (no driver, no such device, too old; no NVRTC), OutOfMemory (the cap does not hold
+  /// the context).
   static Result<std::unique_ptr<runtime::Device>> create(const runtime::DeviceOptions& options);
   /// The same on libraries that are open; they outlive the device.
   static Result<std::unique_ptr<CudaDevice>> create(const DriverApi& driver, const CompilerApi& compiler,
@@ -103,8 +103,8 @@ class CudaDevice final : public runtime::Device {
   Result<bool> begin_recording() override;
   Result<std::unique_ptr<runtime::Recording>> end_recording() override;
 
-  /// The kernel called `name` of a text, for blocks of `threads`, compiled for this device. Compiled texts are
-  /// kept while the device lives, and on disk.
+  /// The kernel called `name` of a text, for blocks of `threads`, compiled for this device. Compiled texts
+  /// are kept while the device lives, and on disk.
   Result<CudaKernel> kernel(const std::string& text, const char* name, int threads, int shared_bytes = 0);
 
   /// cuBLASLt's handle, made when first asked for. Errors: Declined (why there is none).
@@ -148,8 +148,8 @@ class CudaDevice final : public runtime::Device {
   CUstream stream_ = nullptr;
   cublasLtHandle_t matmul_ = nullptr;
   void* dnn_ = nullptr;
-  std::map<std::string, CUmodule> modules_;  ///< by text
-  std::map<CUdeviceptr, std::uint64_t> large_;  ///< bytes of allocations of their own
+  std::map<std::string, CUmodule> modules_;             ///< by text
+  std::map<CUdeviceptr, std::uint64_t> large_;          ///< bytes of allocations of their own
   std::map<CUdeviceptr, std::unique_ptr<Slab>> slabs_;  ///< by first address
   std::vector<Staging> staging_;
   std::size_t next_staging_ = 0;

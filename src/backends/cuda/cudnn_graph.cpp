@@ -49,9 +49,9 @@ class BuiltGraph final : public DnnGraph {
   std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
   Status run(std::span<const runtime::BufferView> tensors, runtime::BufferView workspace) override {
     std::unordered_map<std::int64_t, void*> pack;
-    for (std::size_t i = 0; i < tensors.size(); ++i) pack[static_cast<std::int64_t>(i)] = tensors[i].pointer();
-    fe::error_t error =
-        graph_->execute(handle_, pack, workspace_bytes_ == 0 ? nullptr : workspace.pointer());
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      pack[static_cast<std::int64_t>(i)] = tensors[i].pointer();
+    fe::error_t error = graph_->execute(handle_, pack, workspace_bytes_ == 0 ? nullptr : workspace.pointer());
     if (error.is_good()) return ok();
     return fail(ErrorCode::kUnavailable, "cuDNN does not run its own plan: {}", error.get_message());
   }
@@ -62,7 +62,8 @@ class BuiltGraph final : public DnnGraph {
   std::uint64_t workspace_bytes_;
 };
 
-fe::graph::Tensor_attributes tensor(std::int64_t id, const char* name, const Dims& dims, const Dims& strides) {
+fe::graph::Tensor_attributes tensor(std::int64_t id, const char* name, const Dims& dims,
+                                    const Dims& strides) {
   return fe::graph::Tensor_attributes().set_uid(id).set_name(name).set_dim(dims).set_stride(strides);
 }
 
@@ -154,8 +155,9 @@ Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const Convolut
     std::vector<fe::NumericalNote_t> without = {fe::NumericalNote_t::NONDETERMINISTIC,
                                                 fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
     if (s.dtype == DType::kF32)
-      without.insert(without.end(), {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::DOWN_CONVERT_INPUTS,
-                                     fe::NumericalNote_t::WINOGRAD, fe::NumericalNote_t::FFT});
+      without.insert(without.end(),
+                     {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::DOWN_CONVERT_INPUTS,
+                      fe::NumericalNote_t::WINOGRAD, fe::NumericalNote_t::FFT});
     return build(static_cast<cudnnHandle_t>(handle), graph, without);
   });
 }

@@ -35,10 +35,10 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
 
 struct ConvolutionShape {
   DType dtype = DType::kF32;
-  std::array<std::int64_t, 4> x{}, w{}, y{};    ///< [N, Ci, H, W], [Co, Ci / groups, Kh, Kw], [N, Co, Ho, Wo]
+  std::array<std::int64_t, 4> x{}, w{}, y{};  ///< [N, Ci, H, W], [Co, Ci / groups, Kh, Kw], [N, Co, Ho, Wo]
   std::array<std::int64_t, 2> strides{};
   std::array<std::int64_t, 4> pads{};  ///< top, left, bottom, right
-  bool channels_last = false;  ///< all three lie as [N, H, W, C]
+  bool channels_last = false;          ///< all three lie as [N, H, W, C]
   bool biased = false;
 };
 /// x, w, y, and bias [Co] where there is one. f32 is exact f32, without TF32. Errors: Declined.

@@ -83,16 +83,18 @@ std::string probe_json() {
     document["unavailable"] = devices.error().message;
   } else {
     for (const DeviceFacts& facts : *devices)
-      document["devices"].push_back({{"name", facts.name},
-                                     {"driver", version_text((*driver)->version)},
-                                     {"compute_capability", fmt::format("{}.{}", facts.capability / 10,
-                                                                        facts.capability % 10)},
-                                     {"memory_bytes", facts.memory_bytes},
-                                     {"multiprocessors", facts.multiprocessors},
-                                     {"l2_bytes", facts.l2_bytes},
-                                     {"shared_bytes_of_block", facts.shared_bytes_of_block}});
-    if (!compiler) document["unavailable"] = compiler.error().message;
-    else if (devices->empty()) document["unavailable"] = "NVIDIA's driver shows no GPU";
+      document["devices"].push_back(
+          {{"name", facts.name},
+           {"driver", version_text((*driver)->version)},
+           {"compute_capability", fmt::format("{}.{}", facts.capability / 10, facts.capability % 10)},
+           {"memory_bytes", facts.memory_bytes},
+           {"multiprocessors", facts.multiprocessors},
+           {"l2_bytes", facts.l2_bytes},
+           {"shared_bytes_of_block", facts.shared_bytes_of_block}});
+    if (!compiler)
+      document["unavailable"] = compiler.error().message;
+    else if (devices->empty())
+      document["unavailable"] = "NVIDIA's driver shows no GPU";
     else if (const Status able = check_capability(devices->front().name, devices->front().capability); !able)
       document["unavailable"] = able.error().message;
   }

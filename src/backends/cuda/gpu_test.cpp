@@ -1,5 +1,5 @@
-/// What only a GPU can show: what a run may do, that groups have the bits of their operations, and that compiled
-/// kernels are found again. Values are the business of tests/conformance.
+/// What only a GPU can show: what a run may do, that groups have the bits of their operations, and that
+/// compiled kernels are found again. Values are the business of tests/conformance.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,7 +111,8 @@ ir::Program block(DType dtype, std::int64_t tokens, std::int64_t heads, std::int
   b.output("q", ops::rotary(b, q_normal, cosines, sines, true));
   b.output("k", ops::rotary(b, q_normal, cosines, sines, false));
   const ir::Value half = ops::slice(b, wide, 2, channels, 2 * channels);
-  const ir::Value swiglu = ops::mul(b, ops::silu(b, half), ops::slice(b, wide, 2, 2 * channels, 3 * channels));
+  const ir::Value swiglu =
+      ops::mul(b, ops::silu(b, half), ops::slice(b, wide, 2, 2 * channels, 3 * channels));
   const ir::Value gated = ops::add(b, x, ops::mul(b, gate, swiglu));
   b.output("y", gated);
   b.output("both", ops::concat(b, std::array{gated, half}, 2));
@@ -176,8 +177,9 @@ TEST_P(CudaGroups, HaveTheBitsOfTheirOperations) {
 
 INSTANTIATE_TEST_SUITE_P(, CudaGroups,
                          ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
-                                            ::testing::Values(Shape3{64, 4, 64}, Shape3{7, 3, 20}, Shape3{33, 24, 128},
-                                                              Shape3{5, 1, 2}, Shape3{3, 9, 6})));
+                                            ::testing::Values(Shape3{64, 4, 64}, Shape3{7, 3, 20},
+                                                              Shape3{33, 24, 128}, Shape3{5, 1, 2},
+                                                              Shape3{3, 9, 6})));
 
 TEST(CudaGatherRows, AnIdOutsideTheTableIsNamedAfterTheRun) {
   const auto device = open_device();
@@ -223,7 +225,8 @@ TEST(CudaMemory, TheCapIsNeverPassed) {
   options.cap_bytes = device->held_bytes() + (64 << 20);
   const auto capped = open_device(options);
   ASSERT_NE(capped, nullptr);
-  const auto fits = DeviceBuffer::create(*capped, 16 << 20), does_not = DeviceBuffer::create(*capped, 64 << 20);
+  const auto fits = DeviceBuffer::create(*capped, 16 << 20),
+             does_not = DeviceBuffer::create(*capped, 64 << 20);
   EXPECT_TRUE(fits);
   ASSERT_FALSE(does_not);
   EXPECT_EQ(does_not.error().code, ErrorCode::kOutOfMemory);

@@ -52,9 +52,9 @@ std::span<const runtime::GroupKernelEntry> group_kernel_list() {
 }
 
 std::span<const RowOperation> row_operations() {
-  static const std::array kList = {kAddRows,     kSubRows,  kMulRows,  kAddScalarRows, kMulScalarRows,
-                                   kSiluRows,    kSqrtRows, kCastRows, kRmsNormRows,   kLayerNormRows,
-                                   kRotaryRows,  kSliceRows, kConcatRows};
+  static const std::array kList = {kAddRows,    kSubRows,   kMulRows,   kAddScalarRows, kMulScalarRows,
+                                   kSiluRows,   kSqrtRows,  kCastRows,  kRmsNormRows,   kLayerNormRows,
+                                   kRotaryRows, kSliceRows, kConcatRows};
   return kList;
 }
 

@@ -68,7 +68,8 @@ std::vector<fs::path> wheel_folders(const std::string& path) {
       if (!version.filename().string().starts_with("python3")) continue;
       for (const char* packages : {"site-packages", "dist-packages"})
         for (const fs::path& wheel : folders_in(version / packages / "nvidia"))
-          if (std::error_code ignored; fs::is_directory(wheel / "lib", ignored)) found.push_back(wheel / "lib");
+          if (std::error_code ignored; fs::is_directory(wheel / "lib", ignored))
+            found.push_back(wheel / "lib");
     }
     break;
   }

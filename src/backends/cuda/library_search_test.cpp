@@ -23,7 +23,8 @@ TEST(LibrarySearch, AsksTheLoaderThenCudaHomeThenWheelsThenTheUsualFolder) {
 
 TEST(LibrarySearch, TakesTheChosenFileOrFolderAlone) {
   const test::ScratchDir folder;
-  EXPECT_EQ(library_candidates(kDnn, {"/some/libcudnn.so.9.1", "/opt/cuda", {}}), Names{"/some/libcudnn.so.9.1"});
+  EXPECT_EQ(library_candidates(kDnn, {"/some/libcudnn.so.9.1", "/opt/cuda", {}}),
+            Names{"/some/libcudnn.so.9.1"});
   EXPECT_EQ(library_candidates(kDnn, {folder.path().string(), "/opt/cuda", {}}),
             Names{(folder / "libcudnn.so.9").string()});
 }
@@ -47,15 +48,16 @@ TEST(LibrarySearch, FindsTheWheelsOfTheFirstPython3OnThePath) {
       fs::create_directories(root / environment / "lib/python3.12/site-packages/nvidia" / wheel / "lib");
   }
   fs::create_directories(root / "first" / "lib/python3.12/site-packages/nvidia/empty");
-  const std::string path =
-      (root / "nothing").string() + "::" + (root / "first/bin").string() + ":" + (root / "second/bin").string();
+  const std::string path = (root / "nothing").string() + "::" + (root / "first/bin").string() + ":" +
+                           (root / "second/bin").string();
   const fs::path wheels = root / "first/lib/python3.12/site-packages/nvidia";
   EXPECT_EQ(wheel_folders(path), (std::vector<fs::path>{wheels / "cu13/lib", wheels / "cudnn/lib"}));
   EXPECT_TRUE(wheel_folders("").empty());
 }
 
 TEST(LibrarySearch, AMissingLibraryIsNamedWithTheVariableThatMayNameIt) {
-  const auto library = open_library({"the library of this test", "DIF_TEST_LIBRARY_PATH", {"libdif_no_such.so.1"}});
+  const auto library =
+      open_library({"the library of this test", "DIF_TEST_LIBRARY_PATH", {"libdif_no_such.so.1"}});
   ASSERT_FALSE(library);
   EXPECT_EQ(library.error().code, ErrorCode::kUnavailable);
   EXPECT_NE(library.error().message.find("the library of this test cannot be opened (libdif_no_such.so.1"),

@@ -42,18 +42,20 @@ struct Matmul::Description {
   }
   template <class T>
   Status prefer(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-    return api.checked("cublasLtMatmulPreferenceSetAttribute",
-                       api.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
+    return api.checked(
+        "cublasLtMatmulPreferenceSetAttribute",
+        api.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
   }
-  Status layout(cublasLtMatrixLayout_t& made, DType dtype, std::int64_t height, std::int64_t width, std::int64_t step,
-                const MatmulShape& shape, std::int64_t batch_step) {
-    DIF_TRY(api.checked("cublasLtMatrixLayoutCreate",
-                        api.cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(height),
-                                                       static_cast<std::uint64_t>(width), step)));
+  Status layout(cublasLtMatrixLayout_t& made, DType dtype, std::int64_t height, std::int64_t width,
+                std::int64_t step, const MatmulShape& shape, std::int64_t batch_step) {
+    DIF_TRY(api.checked(
+        "cublasLtMatrixLayoutCreate",
+        api.cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(height),
+                                       static_cast<std::uint64_t>(width), step)));
     const auto batches = static_cast<std::int32_t>(shape.batches);
     DIF_TRY(api.checked("cublasLtMatrixLayoutSetAttribute",
-                        api.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches,
-                                                             sizeof(batches))));
+                        api.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                             &batches, sizeof(batches))));
     return api.checked("cublasLtMatrixLayoutSetAttribute",
                        api.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                                             &batch_step, sizeof(batch_step)));
@@ -101,14 +103,15 @@ Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
   const cublasStatus_t status = api.cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.w, d.x, d.y, d.y,
                                                                    d.preference, 1, &found, &n_found);
   if (status != CUBLAS_STATUS_SUCCESS || n_found == 0)
-    return runtime::declined("cuBLASLt has no algorithm for this product ({})", api.cublasLtGetStatusString(status));
+    return runtime::declined("cuBLASLt has no algorithm for this product ({})",
+                             api.cublasLtGetStatusString(status));
   d.algorithm = found.algo;
   matmul.workspace_bytes_ = found.workspaceSize;
   return matmul;
 }
 
-Status Matmul::run(runtime::BufferView x, runtime::BufferView w, runtime::BufferView y, runtime::BufferView bias,
-                   runtime::BufferView workspace) const {
+Status Matmul::run(runtime::BufferView x, runtime::BufferView w, runtime::BufferView y,
+                   runtime::BufferView bias, runtime::BufferView workspace) const {
   Description& d = *description_;
   DIF_ASSIGN(const cublasLtHandle_t handle, device_->matmul());
   if (bias) DIF_TRY(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.pointer())));
@@ -116,9 +119,10 @@ Status Matmul::run(runtime::BufferView x, runtime::BufferView w, runtime::Buffer
   DIF_CHECK(workspace_bytes_ == 0 || reinterpret_cast<std::uintptr_t>(workspace.pointer()) % 256 == 0);
   return d.api.checked(
       "cublasLtMatmul",
-      d.api.cublasLtMatmul(handle, d.operation, &d.alpha, w.pointer(), d.w, x.pointer(), d.x, &zero, y.pointer(), d.y,
-                           y.pointer(), d.y, &d.algorithm, workspace_bytes_ == 0 ? nullptr : workspace.pointer(),
-                           workspace_bytes_, reinterpret_cast<cudaStream_t>(device_->stream())));
+      d.api.cublasLtMatmul(handle, d.operation, &d.alpha, w.pointer(), d.w, x.pointer(), d.x, &zero,
+                           y.pointer(), d.y, y.pointer(), d.y, &d.algorithm,
+                           workspace_bytes_ == 0 ? nullptr : workspace.pointer(), workspace_bytes_,
+                           reinterpret_cast<cudaStream_t>(device_->stream())));
 }
 
 }  // namespace dif::cuda

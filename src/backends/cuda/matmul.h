@@ -9,8 +9,8 @@
 namespace dif::cuda {
 
 /// A batch of matrix products by cuBLASLt, row-major: y[b] = alpha * x[b] w[b]^T (+ bias), x [rows, depth],
-/// w [columns, depth]; or with `w_by_depth`, w [depth, columns] and y = alpha * x w. Strides are elements between
-/// rows, and between the matrices of a batch; sums are f32, and f32 is never TF32.
+/// w [columns, depth]; or with `w_by_depth`, w [depth, columns] and y = alpha * x w. Strides are elements
+/// between rows, and between the matrices of a batch; sums are f32, and f32 is never TF32.
 struct MatmulShape {
   DType x = DType::kBF16, y = DType::kBF16;  ///< w is as x
   std::int64_t rows = 0, columns = 0, depth = 0, batches = 1;

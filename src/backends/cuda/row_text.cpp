@@ -54,7 +54,8 @@ Status RowText::check() const {
     for (std::size_t i = 0; i < step.op->n_ins(); ++i)
       if (!has_arithmetic(step.op->in(i).dtype))
         return runtime::declined("no arithmetic on {}", step.op->in(i).dtype);
-    if (row_operation(step.op->def())->statistics != RowOperation::kNone && step.op->out().numel() / rows_ > kMost)
+    if (row_operation(step.op->def())->statistics != RowOperation::kNone &&
+        step.op->out().numel() / rows_ > kMost)
       return runtime::declined("rows of {} are longer than 32-bit indices count", step.op->out());
   }
   return ok();
@@ -97,7 +98,8 @@ void RowText::choose_block() {
       statistics_[step.index] =
           reserve(rows_of_block_ * (step.op->in(0).numel() / rows_) / last_axis(*step.op) * 8);
   for (const RowStep& step : steps_) {
-    if (row_operation(step.op->def())->statistics == RowOperation::kNone || !step.operands[0].inside) continue;
+    if (row_operation(step.op->def())->statistics == RowOperation::kNone || !step.operands[0].inside)
+      continue;
     const std::size_t producer = step.operands[0].index;
     const std::int64_t bytes = rows_of_block_ * width(producer) * size_of(result(producer));
     if (!kept_.contains(producer) && shared_bytes_ + bytes <= kMostShared) kept_[producer] = reserve(bytes);
@@ -208,7 +210,8 @@ std::string RowText::load_broadcast(const RowStep& step, std::size_t operand, co
   if (const std::string* name = known(key)) return *name;
   const std::string name = fresh("x"), one = whole && axes.inner_stride(0) == 0 ? e : "(" + e + " + k)";
   line(fmt::format("{} {}[{}];", type_name(type.dtype), name, vector_));
-  line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = in{}[{}];", vector_, name, input, index(one)));
+  line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = in{}[{}];", vector_, name, input,
+                   index(one)));
   scopes_.back()[key] = name;
   return name;
 }
@@ -222,20 +225,21 @@ std::string RowText::statistics(const RowStep& step, const std::string& p) const
 
 /// A loop of the block over its elements of a value that has `width` elements a row.
 std::string RowText::element_loop(std::int64_t width, const std::string& variable) const {
-  return fmt::format("for (int {0} = (int)threadIdx.x * {1}; {0} < n_rows * {2}; {0} += {3})", variable, vector_,
-                     width, kThreads * vector_);
+  return fmt::format("for (int {0} = (int)threadIdx.x * {1}; {0} < n_rows * {2}; {0} += {3})", variable,
+                     vector_, width, kThreads * vector_);
 }
 
-/// Text that adds `term` of every element of a vector: chunks of kChunk elements go round the threads that share
-/// the work, `first` and `stride` in chunks.
+/// Text that adds `term` of every element of a vector: chunks of kChunk elements go round the threads that
+/// share the work, `first` and `stride` in chunks.
 void RowText::statistics_sums(const RowStep& step) {
   const RowOperation& operation = *row_operation(step.op->def());
   const std::int64_t length = last_axis(*step.op);
   const bool by_warp = length <= kWarpVector;
   const auto sum = [&](const char* name, const char* term) {
     line(fmt::format("float {} = 0;", name));
-    open(fmt::format("for (int c = {} * {}; c < {}; c += {})", by_warp ? "(int)threadIdx.x % 32" : "(int)threadIdx.x",
-                     kChunk, length, (by_warp ? 32 : kThreads) * kChunk));
+    open(fmt::format("for (int c = {} * {}; c < {}; c += {})",
+                     by_warp ? "(int)threadIdx.x % 32" : "(int)threadIdx.x", kChunk, length,
+                     (by_warp ? 32 : kThreads) * kChunk));
     for (std::int64_t part = 0; part < kChunk; part += vector_) {
       if (length % kChunk != 0)
         open(fmt::format("if (c + {} < {})", part, length));
@@ -244,15 +248,18 @@ void RowText::statistics_sums(const RowStep& step) {
       const std::string p = fresh("p");
       line(fmt::format("const int {} = s * {} + c + {};", p, length, part));
       const std::string x = pull(step, 0, p);
-      line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {{ const float x = decode({}[k]); {} += {}; }}", vector_, x,
-                       name, term));
+      line(fmt::format(
+          "#pragma unroll\nfor (int k = 0; k < {}; ++k) {{ const float x = decode({}[k]); {} += {}; }}",
+          vector_, x, name, term));
       close();
     }
     close();
-    line(by_warp ? fmt::format("{0} = warp_sum({0});", name) : fmt::format("{0} = block_sum({0}, scratch);", name));
+    line(by_warp ? fmt::format("{0} = warp_sum({0});", name)
+                 : fmt::format("{0} = block_sum({0}, scratch);", name));
   };
   const std::int64_t vectors = step.op->in(0).numel() / rows_ / length;
-  open(by_warp ? fmt::format("for (int s = (int)threadIdx.x / 32; s < n_rows * {}; s += {})", vectors, kThreads / 32)
+  open(by_warp ? fmt::format("for (int s = (int)threadIdx.x / 32; s < n_rows * {}; s += {})", vectors,
+                             kThreads / 32)
                : fmt::format("for (int s = 0; s < n_rows * {}; ++s)", vectors));
   if (operation.statistics == RowOperation::kMoments) {
     sum("sum", "x");
@@ -294,7 +301,8 @@ void RowText::write_phase() {
       open(element_loop(row_width, "p"));
     } else {
       line("{");
-      line(fmt::format("const Position p = ((Position)blockIdx.x * {} + threadIdx.x) * {};", kThreads, vector_));
+      line(fmt::format("const Position p = ((Position)blockIdx.x * {} + threadIdx.x) * {};", kThreads,
+                       vector_));
       open(fmt::format("if (p < {}LL)", row_width * rows_));
     }
     for (const std::size_t i : outputs) {
@@ -338,7 +346,8 @@ std::string RowText::text() {
     line("extern __shared__ __align__(16) unsigned char shared[];");
     line("float* const scratch = (float*)shared;");
     line(fmt::format("const Position row0 = (Position)blockIdx.x * {};", rows_of_block_));
-    line(fmt::format("const int n_rows = (int)min((Position){}, (Position){}LL - row0);", rows_of_block_, rows_));
+    line(fmt::format("const int n_rows = (int)min((Position){}, (Position){}LL - row0);", rows_of_block_,
+                     rows_));
     for (const RowStep& step : steps_)
       if (statistics_.contains(step.index)) statistics_phase(step);
   }
@@ -346,16 +355,16 @@ std::string RowText::text() {
   scopes_.pop_back();
   return prelude() + fmt::format("typedef {} Position;\n", counts_in_32_bits() ? "unsigned" : "Index") +
          fmt::format("extern \"C\" __global__ void __launch_bounds__({}) rows({}) {{\n", kThreads,
-                                 parameters()) +
+                     parameters()) +
          body_ + "}\n";
 }
 
 // --- elements --------------------------------------------------------------------------------------------
 
-std::string emit_elements(RowText& text, const RowStep& step, const std::string& p, ElementExpression expression) {
+std::string emit_elements(RowText& text, const RowStep& step, const std::string& p,
+                          ElementExpression expression) {
   std::vector<std::string> arrays, names;
-  for (std::size_t i = 0; i < step.operands.size(); ++i)
-    arrays.push_back(text.load_broadcast(step, i, p));
+  for (std::size_t i = 0; i < step.operands.size(); ++i) arrays.push_back(text.load_broadcast(step, i, p));
   const std::string result = text.declare(step);
   std::string loop = fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {{ ", text.vector());
   for (std::size_t i = 0; i < arrays.size(); ++i) {

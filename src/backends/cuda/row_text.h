@@ -16,7 +16,7 @@ class RowText;
 /// One operation of a row kernel.
 struct RowStep {
   const ir::OpView* op = nullptr;
-  std::size_t index = 0;                              ///< among the steps
+  std::size_t index = 0;  ///< among the steps
   std::vector<runtime::GroupOperand> operands;
 };
 
@@ -59,8 +59,8 @@ class RowText {
 
   // --- for RowOperation::emit ---
   int vector() const { return vector_; }
-  /// The elements [p, p + V) of an operand, which has as many elements as the result of its producer, or lies in
-  /// memory with the row layout of operand 0. Returns the array's name.
+  /// The elements [p, p + V) of an operand, which has as many elements as the result of its producer, or lies
+  /// in memory with the row layout of operand 0. Returns the array's name.
   std::string pull(const RowStep& step, std::size_t operand, const std::string& p);
   /// V elements of an operand in memory, from element `at` of it on (a C expression; a multiple of V).
   std::string load_at(const RowStep& step, std::size_t operand, const std::string& at);
@@ -68,8 +68,8 @@ class RowText {
   std::string load_broadcast(const RowStep& step, std::size_t operand, const std::string& p);
   /// Index in the whole result of its element p.
   std::string absolute(const RowStep& step, const std::string& p) const;
-  /// Name of the statistics of the vector that element p of operand 0 belongs to: NAME[0] = mean, NAME[1] = the
-  /// factor 1 / sqrt(variance + eps).
+  /// Name of the statistics of the vector that element p of operand 0 belongs to: NAME[0] = mean, NAME[1] =
+  /// the factor 1 / sqrt(variance + eps).
   std::string statistics(const RowStep& step, const std::string& p) const;
   /// A new name.
   std::string fresh(const char* stem);
@@ -114,7 +114,8 @@ class RowText {
 /// The emit function of an element-wise operation: `Expression` gives the C expression of one element, of
 /// operands x[0], x[1], ... (float, or int for i32).
 using ElementExpression = std::string (*)(const ir::OpView& op, std::span<const std::string> x);
-std::string emit_elements(RowText& text, const RowStep& step, const std::string& p, ElementExpression expression);
+std::string emit_elements(RowText& text, const RowStep& step, const std::string& p,
+                          ElementExpression expression);
 
 /// `{&ops::kSilu, emit_element<silu_element>}`
 template <ElementExpression kExpression>

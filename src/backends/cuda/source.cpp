@@ -113,7 +113,8 @@ std::string bits_type(std::int64_t bytes) {
   }
 }
 
-std::string fill(std::string_view text, std::initializer_list<std::pair<std::string_view, std::string>> values) {
+std::string fill(std::string_view text,
+                 std::initializer_list<std::pair<std::string_view, std::string>> values) {
   std::string result;
   for (std::size_t at = 0;;) {
     const std::size_t open = text.find('@', at);

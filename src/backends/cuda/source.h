@@ -17,8 +17,9 @@ namespace dif::cuda {
 ///     bf16, f16                       16 bits in memory
 ///     float decode(T), int decode(int)
 ///     T encode<T>(v)                  the one rounding to T, to nearest even
-///     load<V>(p, v), store<V>(p, v)   V elements of T at a pointer, 16 bytes at a time where there are as many
-///     float warp_sum(v), float warp_max(v), float block_sum(v, scratch[32])      in an order that is fixed
+///     load<V>(p, v), store<V>(p, v)   V elements of T at a pointer, 16 bytes at a time where there are as
+///     many float warp_sum(v), float warp_max(v), float block_sum(v, scratch[32])      in an order that is
+///     fixed
 ///
 /// and the type Index, 64 bits.
 std::string prelude();
@@ -30,7 +31,8 @@ bool has_storage(DType dtype);  ///< f32, bf16 or f16
 std::string bits_type(std::int64_t bytes);
 
 /// Replaces every @name@ of a text. Pre: each name stands in the list.
-std::string fill(std::string_view text, std::initializer_list<std::pair<std::string_view, std::string>> values);
+std::string fill(std::string_view text,
+                 std::initializer_list<std::pair<std::string_view, std::string>> values);
 
 /// Declines dtypes without arithmetic here: operand 0 decides.
 Status computable(const ir::OpView& op);

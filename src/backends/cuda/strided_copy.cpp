@@ -124,8 +124,8 @@ class StridedCopy final : public runtime::Kernel {
   static bool is_transpose(const runtime::Axes& axes) {
     if (axes.sizes.size() < 2 || axes.inner_stride(1) != 1 || axes.inner_stride(0) == 1) return false;
     return axes.inner() >= kTile / 2 && even_axis(axes) < axes.sizes.size() &&
-           axes.sizes[even_axis(axes)] >= kTile / 2 &&
-           axes.rows() / axes.sizes[even_axis(axes)] <= 65535 && ceil_div(axes.inner(), kTile) <= 65535;
+           axes.sizes[even_axis(axes)] >= kTile / 2 && axes.rows() / axes.sizes[even_axis(axes)] <= 65535 &&
+           ceil_div(axes.inner(), kTile) <= 65535;
   }
   static std::size_t even_axis(const runtime::Axes& axes) {
     std::size_t a = 0;
@@ -145,7 +145,8 @@ class StridedCopy final : public runtime::Kernel {
     move(axes.sizes);
     for (auto& list : axes.strides) move(list);
     Part part = {piece.operand, {}, {}, {}, piece.from * element, piece.to * element};
-    DIF_ASSIGN(part.kernel, device_of(request.device).kernel(text(kTranspose, element, 2), "transpose", kThreads));
+    DIF_ASSIGN(part.kernel,
+               device_of(request.device).kernel(text(kTranspose, element, 2), "transpose", kThreads));
     add_axes(part, axes, 1);
     part.blocks = {ceil_div(axes.sizes[second], kTile), ceil_div(axes.inner(), kTile),
                    axes.rows() / axes.sizes[second]};

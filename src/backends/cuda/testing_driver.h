@@ -5,7 +5,8 @@
 #include "backends/cuda/cuda_api.h"
 #include "backends/cuda/device_list.h"
 
-/// A driver that accepts everything and computes nothing, so that what the host does can be tested without a GPU.
+/// A driver that accepts everything and computes nothing, so that what the host does can be tested without a
+/// GPU.
 namespace dif::cuda::testing {
 
 /// What the driver saw.
@@ -61,8 +62,8 @@ inline DriverApi accepting_driver() {
     *context = reinterpret_cast<CUcontext>(&anything);
     return CUDA_SUCCESS;
   };
-  api.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                          void**, void**) -> CUresult {
+  api.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          CUstream, void**, void**) -> CUresult {
     ++seen().launches;
     return CUDA_SUCCESS;
   };

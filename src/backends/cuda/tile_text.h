@@ -4,8 +4,8 @@
 
 namespace dif::cuda {
 
-/// Text of a plain matrix product without tensor cores: C[m, n] = sum over k of A(m, k) * B(n, k), in tiles of
-/// 64 x 64 whose sums are in registers. The kernel's body declares
+/// Text of a plain matrix product without tensor cores: C[m, n] = sum over k of A(m, k) * B(n, k), in tiles
+/// of 64 x 64 whose sums are in registers. The kernel's body declares
 ///
 ///     const Index M, N, K
 ///     float a_at(Index m, Index k), float b_at(Index n, Index k)      as lambdas, zero is theirs to give

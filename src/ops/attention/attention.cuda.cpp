@@ -30,7 +30,8 @@ class DnnAttention final : public runtime::Kernel {
 
   Status run(const runtime::KernelArgs& args) override {
     return graph_->run(
-        std::array{args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer}, args.workspace);
+        std::array{args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer},
+        args.workspace);
   }
   std::uint64_t workspace_bytes() const override { return graph_->workspace_bytes(); }
 
@@ -44,8 +45,8 @@ class DnnAttention final : public runtime::Kernel {
 constexpr std::int64_t kScoreBytes = 128 << 20;
 constexpr int kSoftmaxThreads = 256;
 
-/// One block for each row of scores [heads, rows, step]; probabilities take the place of the scores, or stand in
-/// `y` in the dtype of the values.
+/// One block for each row of scores [heads, rows, step]; probabilities take the place of the scores, or stand
+/// in `y` in the dtype of the values.
 constexpr const char* kSoftmax = R"(
 extern "C" __global__ void __launch_bounds__(256)
 softmax(float* scores, @T@* y, const unsigned char* mask, int keys, int step, int rows, int first_query, int masked,
@@ -74,8 +75,8 @@ softmax(float* scores, @T@* y, const unsigned char* mask, int keys, int step, in
 }
 )";
 
-/// Scores of a block of queries, their softmax, and the values: for one key head with all its query heads, or for
-/// all heads where each query head has a key head of its own.
+/// Scores of a block of queries, their softmax, and the values: for one key head with all its query heads, or
+/// for all heads where each query head has a key head of its own.
 class MatmulAttention final : public runtime::Kernel {
  public:
   explicit MatmulAttention(const ir::OpView& op)
@@ -102,7 +103,8 @@ class MatmulAttention final : public runtime::Kernel {
   Status run(const runtime::KernelArgs& args) override {
     for (std::int64_t batch = 0; batch < s_.batches; ++batch)
       for (std::int64_t head = 0; head < s_.heads; head += heads_at_once_)
-        for (std::int64_t query = 0; query < s_.queries; query += block_) DIF_TRY(run_block(args, batch, head, query));
+        for (std::int64_t query = 0; query < s_.queries; query += block_)
+          DIF_TRY(run_block(args, batch, head, query));
     return ok();
   }
 
@@ -147,7 +149,8 @@ class MatmulAttention final : public runtime::Kernel {
     return result;
   }
 
-  Status run_block(const runtime::KernelArgs& args, std::int64_t batch, std::int64_t head, std::int64_t query) {
+  Status run_block(const runtime::KernelArgs& args, std::int64_t batch, std::int64_t head,
+                   std::int64_t query) {
     const std::int64_t rows = std::min(block_, s_.queries - query);
     const std::int64_t key_head = head / (s_.heads / s_.key_heads);
     const Products& products = rows == block_ ? whole_ : rest_;
@@ -161,8 +164,10 @@ class MatmulAttention final : public runtime::Kernel {
     const runtime::BufferView scratch = {scores.base, scores.offset + score_bytes() + probability_bytes()};
     const runtime::BufferView q = at(args.in[0], ((batch * s_.queries + query) * s_.heads + head) * s_.width);
     const runtime::BufferView k = at(args.in[1], (batch * s_.keys * s_.key_heads + key_head) * s_.width);
-    const runtime::BufferView v = at(args.in[2], (batch * s_.keys * s_.key_heads + key_head) * s_.value_width);
-    const runtime::BufferView y = at(args.out[0], ((batch * s_.queries + query) * s_.heads + head) * s_.value_width);
+    const runtime::BufferView v =
+        at(args.in[2], (batch * s_.keys * s_.key_heads + key_head) * s_.value_width);
+    const runtime::BufferView y =
+        at(args.out[0], ((batch * s_.queries + query) * s_.heads + head) * s_.value_width);
     runtime::BufferView mask = args.in[op_.has(3) ? 3 : 0].buffer;
     if (op_.has(3)) mask.offset += static_cast<std::uint64_t>(batch * s_.keys);
     DIF_TRY(products.scores.run(q, k, scores, {}, scratch));
@@ -198,9 +203,9 @@ class MatmulAttention final : public runtime::Kernel {
 constexpr int kStreamThreads = 256;
 constexpr std::int64_t kWarps = kStreamThreads / 32;
 
-/// A warp has @queries@ queries; its lanes share out 32 keys for the scores, and then the columns of the values.
-/// Keys and values pass through shared memory in pieces of 32 x 32. A running maximum and sum make one pass
-/// enough (Milakov & Gimelshein 2018).
+/// A warp has @queries@ queries; its lanes share out 32 keys for the scores, and then the columns of the
+/// values. Keys and values pass through shared memory in pieces of 32 x 32. A running maximum and sum make
+/// one pass enough (Milakov & Gimelshein 2018).
 constexpr const char* kStream = R"(
 extern "C" __global__ void __launch_bounds__(256)
 attend(const @T@* q, const @T@* k, const @T@* v, const unsigned char* mask, @T@* y, int queries, int keys, int heads,
@@ -289,11 +294,12 @@ class StreamingAttention final : public runtime::Kernel {
   Status run(const runtime::KernelArgs& args) override {
     const Sizes s = sizes(op_);
     const bool masked = op_.has(3);
-    return kernel_.launch({ceil_div(s.queries, queries_of_block_), s.heads, s.batches},
-                          {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.in[masked ? 3 : 0].buffer,
-                           args.out[0].buffer, integer(s.queries), integer(s.keys), integer(s.heads),
-                           integer(s.key_heads), integer(s.width), integer(s.value_width), std::int32_t{masked},
-                           std::int32_t{op_.flag("causal")}, op_.f32("scale")});
+    return kernel_.launch(
+        {ceil_div(s.queries, queries_of_block_), s.heads, s.batches},
+        {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.in[masked ? 3 : 0].buffer,
+         args.out[0].buffer, integer(s.queries), integer(s.keys), integer(s.heads), integer(s.key_heads),
+         integer(s.width), integer(s.value_width), std::int32_t{masked}, std::int32_t{op_.flag("causal")},
+         op_.f32("scale")});
   }
 
  private:
@@ -336,7 +342,8 @@ MakeResult make_matmul_attention(const KernelRequest& request) {
     return runtime::declined("cuBLASLt multiplies no empty matrices");
   const auto element = static_cast<std::int64_t>(dtype_size(op.in(0).dtype));
   if (s.width * element % 16 != 0 || s.value_width * element % 16 != 0)
-    return runtime::declined("heads of {} and {} elements are no multiples of 16 bytes", s.width, s.value_width);
+    return runtime::declined("heads of {} and {} elements are no multiples of 16 bytes", s.width,
+                             s.value_width);
   if (s.heads > 65535) return runtime::declined("{} heads", s.heads);
   auto kernel = std::make_unique<MatmulAttention>(op);
   DIF_TRY(kernel->prepare(request));
@@ -348,7 +355,8 @@ MakeResult make_streaming_attention(const KernelRequest& request) {
   DIF_TRY(computable(op));
   const Sizes s = sizes(op);
   if (s.value_width > 1024) return runtime::declined("values of {} > 1024 columns", s.value_width);
-  if (s.heads > 65535 || s.batches > 65535) return runtime::declined("{} heads, {} batches", s.heads, s.batches);
+  if (s.heads > 65535 || s.batches > 65535)
+    return runtime::declined("{} heads, {} batches", s.heads, s.batches);
   const std::int64_t columns = std::max<std::int64_t>(1, ceil_div(s.value_width, 32));
   const std::int64_t queries = columns <= 4 ? 4 : columns <= 8 ? 2 : 1;
   DIF_ASSIGN(const CudaKernel kernel,

@@ -24,14 +24,16 @@ MakeResult make_concat(const KernelRequest& request) {
 static std::string emit_concat(RowText& text, const RowStep& step, const std::string& p) {
   const std::int64_t width = step.op->out().dim(-1);
   const std::string y = text.declare(step), row = text.fresh("r"), column = text.fresh("c");
-  text.line(fmt::format("const int {} = (int)(({}) / {}), {} = (int)(({}) % {});", row, p, width, column, p, width));
+  text.line(fmt::format("const int {} = (int)(({}) / {}), {} = (int)(({}) % {});", row, p, width, column, p,
+                        width));
   std::int64_t first = 0;
   for (std::size_t i = 0; i < step.op->n_ins(); ++i) {
     const std::int64_t own = step.op->in(i).dim(-1);
     if (own == 0) continue;
     text.open(fmt::format("if ({0} >= {1} && {0} < {2})", column, first, first + own));
     const std::string x = text.pull(step, i, fmt::format("({} * {} + {} - {})", row, own, column, first));
-    text.line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = {}[k];", text.vector(), y, x));
+    text.line(
+        fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = {}[k];", text.vector(), y, x));
     text.close();
     first += own;
   }

@@ -23,8 +23,8 @@ class DnnConvolution final : public runtime::Kernel {
   std::unique_ptr<DnnGraph> graph_;
 };
 
-/// An implicit matrix product: rows are the channels of the result in one group, columns its pixels, and depth
-/// the taps of the kernel over the group's input channels.
+/// An implicit matrix product: rows are the channels of the result in one group, columns its pixels, and
+/// depth the taps of the kernel over the group's input channels.
 constexpr const char* kText = R"(
 extern "C" __global__ void __launch_bounds__(256)
 convolve(const @T@* x, const @T@* w, const @T@* bias, @T@* y, int groups, int channels, const Index M, int height,
@@ -63,9 +63,10 @@ class TiledConvolution final : public runtime::Kernel {
     const bool biased = op_.has(2);
     return kernel_.launch(
         {ceil_div(y.dim(2) * y.dim(3), kTileSize), ceil_div(m, kTileSize), x.dim(0) * groups},
-        {args.in[0].buffer, args.in[1].buffer, args.in[biased ? 2 : 0].buffer, args.out[0].buffer, integer(groups),
-         integer(w.dim(1)), m, integer(x.dim(2)), integer(x.dim(3)), integer(w.dim(2)), integer(w.dim(3)),
-         integer(y.dim(2)), integer(y.dim(3)), strides[0], strides[1], pads[0], pads[1], std::int32_t{biased}});
+        {args.in[0].buffer, args.in[1].buffer, args.in[biased ? 2 : 0].buffer, args.out[0].buffer,
+         integer(groups), integer(w.dim(1)), m, integer(x.dim(2)), integer(x.dim(3)), integer(w.dim(2)),
+         integer(w.dim(3)), integer(y.dim(2)), integer(y.dim(3)), strides[0], strides[1], pads[0], pads[1],
+         std::int32_t{biased}});
   }
 
  private:

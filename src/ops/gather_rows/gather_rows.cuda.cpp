@@ -39,15 +39,15 @@ class GatherRows final : public runtime::Kernel {
 
   Status run(const runtime::KernelArgs& args) override {
     return kernel_.launch({ceil_div(std::max<std::int64_t>(width_, 1) * count_, kThreads)},
-                          {args.in[0].buffer, args.in[1].buffer, args.out[0].buffer, outside_.view(), width_, count_,
-                           static_cast<std::int32_t>(rows_)});
+                          {args.in[0].buffer, args.in[1].buffer, args.out[0].buffer, outside_.view(), width_,
+                           count_, static_cast<std::int32_t>(rows_)});
   }
 
   Status finish() override {
     const std::uint64_t found = outside_.take();
     if (found == ReportWord::kNothing) return ok();
-    return invalid_input("gather_rows: id {} at position {} is outside 0 .. {}", static_cast<std::int32_t>(found),
-                         found >> 32, rows_ - 1);
+    return invalid_input("gather_rows: id {} at position {} is outside 0 .. {}",
+                         static_cast<std::int32_t>(found), found >> 32, rows_ - 1);
   }
 
  private:

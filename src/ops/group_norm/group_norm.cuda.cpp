@@ -11,8 +11,8 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kChunk = 16384;
 constexpr std::int64_t kElementsOfBlock = 8192;
 
-/// Moments of a chunk about its own mean; the apply kernel joins those of a group in their order, by the formula
-/// of Chan, Golub and LeVeque (1979).
+/// Moments of a chunk about its own mean; the apply kernel joins those of a group in their order, by the
+/// formula of Chan, Golub and LeVeque (1979).
 constexpr const char* kText = R"(
 extern "C" __global__ void __launch_bounds__(256)
 moments(const @T@* x, float2* found, Index size, int chunks) {
@@ -103,7 +103,8 @@ MakeResult make_group_norm(const KernelRequest& request) {
   DIF_TRY(computable(op));
   constexpr std::int64_t kMostGroups = 65535;
   const std::int64_t n_groups = op.in(0).dim(0) * op.i64("groups");
-  if (n_groups > kMostGroups) return runtime::declined("{} groups, at most {} are one launch", n_groups, kMostGroups);
+  if (n_groups > kMostGroups)
+    return runtime::declined("{} groups, at most {} are one launch", n_groups, kMostGroups);
   // V elements lie in one channel.
   const std::int64_t positions =
       op.in(0).numel() == 0 ? 1 : op.in(0).numel() / op.in(0).dim(0) / op.in(0).dim(1);

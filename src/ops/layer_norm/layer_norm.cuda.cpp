@@ -11,9 +11,10 @@ static std::string emit_layer_norm(RowText& text, const RowStep& step, const std
   if (step.op->has(2)) after += fmt::format(" + decode({}[k])", text.load_at(step, 2, column));
   const std::string y = text.declare(step), known = text.fresh("s");
   text.line(fmt::format("const float* const {} = {};", known, text.statistics(step, p)));
-  text.line(fmt::format(
-      "#pragma unroll\nfor (int k = 0; k < {0}; ++k) {1}[k] = encode<{2}>((decode({3}[k]) - {4}[0]) * {4}[1]{5});",
-      text.vector(), y, type_name(step.op->out().dtype), x, known, after));
+  text.line(
+      fmt::format("#pragma unroll\nfor (int k = 0; k < {0}; ++k) {1}[k] = encode<{2}>((decode({3}[k]) - "
+                  "{4}[0]) * {4}[1]{5});",
+                  text.vector(), y, type_name(step.op->out().dtype), x, known, after));
   return y;
 }
 

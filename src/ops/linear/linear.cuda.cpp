@@ -44,12 +44,14 @@ multiply(const @T@* x, const @T@* w, const @T@* bias, @T@* y, const Index M, con
 
 class TiledLinear final : public runtime::Kernel {
  public:
-  TiledLinear(CudaKernel kernel, const ir::OpView& op) : kernel_(kernel), sizes_(sizes(op)), biased_(op.has(2)) {}
+  TiledLinear(CudaKernel kernel, const ir::OpView& op)
+      : kernel_(kernel), sizes_(sizes(op)), biased_(op.has(2)) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    return kernel_.launch({ceil_div(sizes_.columns, kTileSize), ceil_div(sizes_.rows, kTileSize)},
-                          {args.in[0].buffer, args.in[1].buffer, args.in[biased_ ? 2 : 0].buffer,
-                           args.out[0].buffer, sizes_.rows, sizes_.columns, sizes_.depth, std::int32_t{biased_}});
+    return kernel_.launch(
+        {ceil_div(sizes_.columns, kTileSize), ceil_div(sizes_.rows, kTileSize)},
+        {args.in[0].buffer, args.in[1].buffer, args.in[biased_ ? 2 : 0].buffer, args.out[0].buffer,
+         sizes_.rows, sizes_.columns, sizes_.depth, std::int32_t{biased_}});
   }
 
  private:

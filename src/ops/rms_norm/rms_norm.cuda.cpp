@@ -10,9 +10,9 @@ static std::string emit_rms_norm(RowText& text, const RowStep& step, const std::
       weighted ? text.load_at(step, 1, fmt::format("({}) % {}", p, step.op->in(0).dim(-1))) : "";
   const std::string y = text.declare(step), known = text.fresh("s");
   text.line(fmt::format("const float {} = {}[1];", known, text.statistics(step, p)));
-  text.line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = encode<{}>(decode({}[k]) * {}{});",
-                        text.vector(), y, type_name(step.op->out().dtype), x, known,
-                        weighted ? fmt::format(" * decode({}[k])", w) : ""));
+  text.line(fmt::format(
+      "#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = encode<{}>(decode({}[k]) * {}{});", text.vector(),
+      y, type_name(step.op->out().dtype), x, known, weighted ? fmt::format(" * decode({}[k])", w) : ""));
   return y;
 }
 

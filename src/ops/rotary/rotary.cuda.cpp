@@ -9,8 +9,8 @@ namespace {
 
 /// One line for V elements; `formula` is about the arrays a, b, c and s.
 void rotate(RowText& text, const RowStep& step, const std::string& y, const std::string& formula) {
-  text.line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = encode<{}>({});", text.vector(), y,
-                        type_name(step.op->out().dtype), formula));
+  text.line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = encode<{}>({});", text.vector(),
+                        y, type_name(step.op->out().dtype), formula));
 }
 
 /// Cosines or sines (operand 1 or 2) of the position of element p, from pair `pair` on.
@@ -18,8 +18,8 @@ std::string angles(RowText& text, const RowStep& step, std::size_t operand, cons
                    const std::string& pair) {
   const Shape& x = step.op->in(0).shape;
   return text.load_at(step, operand,
-                      fmt::format("({} / {} % {} * {} + {})", text.absolute(step, p), x.dim(2) * x.dim(3), x.dim(1),
-                                  step.op->in(1).dim(1), pair));
+                      fmt::format("({} / {} % {} * {} + {})", text.absolute(step, p), x.dim(2) * x.dim(3),
+                                  x.dim(1), step.op->in(1).dim(1), pair));
 }
 
 /// Pairs side by side: V / 2 of them.
@@ -33,7 +33,8 @@ std::string emit_interleaved(RowText& text, const RowStep& step, const std::stri
   text.line(fmt::format("const Position {} = {} / {} % {} * {} + {} / 2;", at, text.absolute(step, p),
                         step.op->in(0).dim(2) * width, step.op->in(0).dim(1), half, d));
   text.line(fmt::format(
-      "#pragma unroll\nfor (int k = 0; k < {0}; k += 2) {{ const float a = decode({1}[k]), b = decode({1}[k + 1]), "
+      "#pragma unroll\nfor (int k = 0; k < {0}; k += 2) {{ const float a = decode({1}[k]), b = decode({1}[k "
+      "+ 1]), "
       "c = in{2}[{4} + k / 2], s = in{3}[{4} + k / 2]; {5}[k] = encode<{6}>(a * c - b * s); {5}[k + 1] = "
       "encode<{6}>(b * c + a * s); }}",
       text.vector(), x, step.operands[1].index, step.operands[2].index, at, y,
@@ -60,8 +61,8 @@ std::string emit_halves(RowText& text, const RowStep& step, const std::string& p
   };
   part(fmt::format("if ({} < {})", d, half), fmt::format("+ {}", half), d,
        "decode({0}[k]) * {2}[k] - decode({1}[k]) * {3}[k]");
-  part(fmt::format("else if ({} < {})", d, 2 * half), fmt::format("- {}", half), fmt::format("{} - {}", d, half),
-       "decode({0}[k]) * {2}[k] + decode({1}[k]) * {3}[k]");
+  part(fmt::format("else if ({} < {})", d, 2 * half), fmt::format("- {}", half),
+       fmt::format("{} - {}", d, half), "decode({0}[k]) * {2}[k] + decode({1}[k]) * {3}[k]");
   text.open("else");
   text.line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = {}[k];", text.vector(), y, x));
   text.close();
@@ -76,13 +77,15 @@ std::string emit_interleaved_element(RowText& text, const RowStep& step, const s
   const auto part = [&](const std::string& head, const char* other, const char* formula) {
     text.open(head);
     const std::string partner = text.pull(step, 0, fmt::format("({} {})", p, other));
-    const std::string pair = d + " / 2", c = angles(text, step, 1, p, pair), s = angles(text, step, 2, p, pair);
+    const std::string pair = d + " / 2", c = angles(text, step, 1, p, pair),
+                      s = angles(text, step, 2, p, pair);
     rotate(text, step, y, fmt::format(fmt::runtime(formula), x, partner, c, s));
     text.close();
   };
   part(fmt::format("if ({0} < {1} && {0} % 2 == 0)", d, 2 * half), "+ 1",
        "decode({0}[k]) * {2}[k] - decode({1}[k]) * {3}[k]");
-  part(fmt::format("else if ({} < {})", d, 2 * half), "- 1", "decode({0}[k]) * {2}[k] + decode({1}[k]) * {3}[k]");
+  part(fmt::format("else if ({} < {})", d, 2 * half), "- 1",
+       "decode({0}[k]) * {2}[k] + decode({1}[k]) * {3}[k]");
   text.open("else");
   text.line(fmt::format("{}[0] = {}[0];", y, x));
   text.close();

@@ -17,11 +17,13 @@ MakeResult make_slice(const KernelRequest& request) {
 
 static std::string emit_slice(RowText& text, const RowStep& step, const std::string& p) {
   const std::int64_t from = step.op->in(0).dim(-1), to = step.op->out().dim(-1);
-  return text.pull(step, 0, fmt::format("(({0}) / {1} * {2} + {3} + ({0}) % {1})", p, to, from, step.op->i64("start")));
+  return text.pull(
+      step, 0, fmt::format("(({0}) / {1} * {2} + {3} + ({0}) % {1})", p, to, from, step.op->i64("start")));
 }
 
 const RowOperation kSliceRows = {&ops::kSlice, emit_slice, [](const ir::OpView& op) {
-                                   return std::gcd(std::gcd(op.in(0).dim(-1), op.out().dim(-1)), op.i64("start"));
+                                   return std::gcd(std::gcd(op.in(0).dim(-1), op.out().dim(-1)),
+                                                   op.i64("start"));
                                  }};
 
 }  // namespace dif::cuda

@@ -1,5 +1,5 @@
-#include "runtime/axes.h"
 #include "backends/opencl/strided_copy.h"
+#include "runtime/axes.h"
 
 namespace dif::opencl {
 

@@ -39,9 +39,9 @@ class TimestepEmbedding final : public runtime::Kernel {
         rows_(op.in(0).dim(0)) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    return kernel_.launch({ceil_div(half_, kThreads), rows_},
-                          {args.in[0].buffer, frequencies_.view(), args.out[0].buffer,
-                           static_cast<std::int32_t>(half_)});
+    return kernel_.launch(
+        {ceil_div(half_, kThreads), rows_},
+        {args.in[0].buffer, frequencies_.view(), args.out[0].buffer, static_cast<std::int32_t>(half_)});
   }
   std::uint64_t prepacked_bytes() const override { return frequencies_.bytes(); }
 
