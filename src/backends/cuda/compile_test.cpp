@@ -7,7 +7,9 @@
 #include "backends/cuda/compiler.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/kernel_list.h"
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/testing_driver.h"
+#include "backends/cuda/testing_programs.h"
 #include "runtime/executor.h"
 #include "tests/conformance/instance.h"
 
@@ -50,6 +52,24 @@ TEST_F(Compile, EveryOperationInEveryDtypeOfItsCases) {
         const Status status = (*executor)->run(inputs, outputs, {});
         EXPECT_TRUE(status) << status.error().message;
       }
+}
+
+TEST_F(Compile, TheGroupsOfATransformerBlock) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const std::int64_t width : {128, 6}) {
+      const ir::Program program = testing::block(dtype, 40, 3, width);
+      const std::vector<std::byte> bytes(1 << 21);
+      std::vector<runtime::HostConstant> constants;
+      for (const ir::ValueId id : program.constants)
+        constants.push_back({bytes.data(), program.type(id).bytes()});
+      runtime::SharedArena arena(*device_);
+      auto executor = runtime::Executor::prepare(program, constants, *device_, arena,
+                                                 {.kernels = kernel_list(),
+                                                  .group_kernels = group_kernel_list(),
+                                                  .fusion = {.accepts = accept_in_group}});
+      ASSERT_TRUE(executor) << executor.error().message;
+      EXPECT_GE((*executor)->plan().groups.size(), 2U);
+    }
 }
 
 TEST_F(Compile, ABrokenTextGivesTheCompilersLog) {

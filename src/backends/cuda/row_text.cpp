@@ -98,11 +98,14 @@ void RowText::choose_block() {
       statistics_[step.index] =
           reserve(rows_of_block_ * (step.op->in(0).numel() / rows_) / last_axis(*step.op) * 8);
   for (const RowStep& step : steps_) {
-    if (row_operation(step.op->def())->statistics == RowOperation::kNone || !step.operands[0].inside)
-      continue;
-    const std::size_t producer = step.operands[0].index;
-    const std::int64_t bytes = rows_of_block_ * width(producer) * size_of(result(producer));
-    if (!kept_.contains(producer) && shared_bytes_ + bytes <= kMostShared) kept_[producer] = reserve(bytes);
+    if (row_operation(step.op->def())->statistics == RowOperation::kNone) continue;
+    const runtime::GroupOperand& from = step.operands[0];
+    const ir::TensorType& type = from.inside ? result(from.index) : step.op->in(0);
+    Kept kept = {0, type.numel() / rows_, type.dtype};
+    const std::int64_t bytes = rows_of_block_ * kept.width * size_of(type);
+    if (kept_.contains({from.inside, from.index}) || shared_bytes_ + bytes > kMostShared) continue;
+    kept.offset = reserve(bytes);
+    kept_[{from.inside, from.index}] = kept;
   }
 }
 
@@ -145,18 +148,28 @@ std::string RowText::declare(const RowStep& step) {
   return name;
 }
 
+/// V elements of what the block keeps.
+std::string RowText::load_kept(const Kept& kept, const std::string& p) {
+  const std::string key = fmt::format("kept {} at {}", kept.offset, p);
+  if (const std::string* name = known(key)) return *name;
+  const std::string name = fresh("x"), type = type_name(kept.dtype);
+  line(fmt::format("alignas(16) {} {}[{}];", type, name, vector_));
+  line(fmt::format("load<{}>(({}*)(shared + {}) + {}, {});", vector_, type, kept.offset, p, name));
+  scopes_.back()[key] = name;
+  return name;
+}
+
+/// What the block keeps of an operand, once it is there.
+const RowText::Kept* RowText::kept(bool inside, std::size_t index) const {
+  const auto found = kept_.find({inside, index});
+  return found == kept_.end() || !found->second.filled ? nullptr : &found->second;
+}
+
 std::string RowText::pull_step(std::size_t step, const std::string& p) {
+  if (const Kept* there = kept(true, step)) return load_kept(*there, p);
   const std::string key = fmt::format("step {} at {}", step, p);
   if (const std::string* name = known(key)) return *name;
-  std::string name;
-  // During the phase that fills it, a kept result is not yet in shared memory: its key says so.
-  if (kept_.contains(step) && known(fmt::format("kept {}", step)) != nullptr) {
-    name = declare(steps_[step]);
-    line(fmt::format("load<{}>(({}*)(shared + {}) + {}, {});", vector_, type_name(result(step).dtype),
-                     kept_.at(step), p, name));
-  } else {
-    name = row_operation(steps_[step].op->def())->emit(*this, steps_[step], p);
-  }
+  const std::string name = row_operation(steps_[step].op->def())->emit(*this, steps_[step], p);
   scopes_.back()[key] = name;
   return name;
 }
@@ -164,6 +177,7 @@ std::string RowText::pull_step(std::size_t step, const std::string& p) {
 std::string RowText::pull(const RowStep& step, std::size_t operand, const std::string& p) {
   const runtime::GroupOperand& from = step.operands[operand];
   if (from.inside) return pull_step(from.index, p);
+  if (const Kept* there = kept(false, from.index)) return load_kept(*there, p);
   const ir::TensorType& type = step.op->in(operand);
   if (!has_statistics()) return load_at(step, operand, p);
   return load_at(step, operand, fmt::format("(row0 * {} + {})", type.numel() / rows_, p));
@@ -280,14 +294,16 @@ void RowText::statistics_sums(const RowStep& step) {
 
 void RowText::statistics_phase(const RowStep& step) {
   const runtime::GroupOperand& from = step.operands[0];
-  if (from.inside && kept_.contains(from.index) && known(fmt::format("kept {}", from.index)) == nullptr) {
-    open(element_loop(width(from.index), "p"));
-    const std::string name = pull_step(from.index, "p");
-    line(fmt::format("store<{}>(({}*)(shared + {}) + p, {});", vector_, type_name(result(from.index).dtype),
-                     kept_.at(from.index), name));
+  const auto found = kept_.find({from.inside, from.index});
+  if (found != kept_.end() && !found->second.filled) {
+    Kept& filling = found->second;
+    open(element_loop(filling.width, "p"));
+    const std::string name = pull(step, 0, "p");
+    line(fmt::format("store<{}>(({}*)(shared + {}) + p, {});", vector_, type_name(filling.dtype),
+                     filling.offset, name));
     close();
     line("__syncthreads();");
-    scopes_.front()[fmt::format("kept {}", from.index)] = "yes";
+    filling.filled = true;
   }
   statistics_sums(step);
 }

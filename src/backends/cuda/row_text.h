@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/kernel.h"
@@ -83,11 +84,20 @@ class RowText {
  private:
   using Scope = std::map<std::string, std::string>;  ///< what was pulled -> its name
 
+  /// What the block keeps in shared memory for statistics and what follows them.
+  struct Kept {
+    std::int64_t offset = 0, width = 0;  ///< bytes; elements of a row
+    DType dtype = DType::kF32;
+    bool filled = false;  ///< the text so far has put it there
+  };
+
   const ir::TensorType& result(std::size_t step) const { return steps_[step].op->out(); }
   std::int64_t width(std::size_t step) const { return result(step).numel() / rows_; }
   bool counts_in_32_bits() const;
   bool has_statistics() const { return rows_of_block_ != 0; }
   const std::string* known(const std::string& key) const;
+  const Kept* kept(bool inside, std::size_t index) const;
+  std::string load_kept(const Kept& kept, const std::string& p);
   std::string pull_step(std::size_t step, const std::string& p);
   std::string element_loop(std::int64_t width, const std::string& variable) const;
   void choose_vector();
@@ -102,9 +112,9 @@ class RowText {
   std::map<std::size_t, const ir::TensorType*> inputs_;
   std::int64_t rows_ = 1;
   int vector_ = 1;
-  std::int64_t rows_of_block_ = 0;                  ///< 0: no statistics
-  std::map<std::size_t, std::int64_t> kept_;        ///< step -> offset of its result in shared memory
-  std::map<std::size_t, std::int64_t> statistics_;  ///< step -> offset of its statistics there
+  std::int64_t rows_of_block_ = 0;                     ///< 0: no statistics
+  std::map<std::pair<bool, std::size_t>, Kept> kept_;  ///< by GroupOperand
+  std::map<std::size_t, std::int64_t> statistics_;     ///< step -> offset of its statistics there
   std::int64_t shared_bytes_ = 0;
   std::vector<Scope> scopes_;
   std::string body_;
