@@ -59,7 +59,7 @@ TEST_F(Plugin, ThatLiesAboutSteps) {
   judge("step 2^32-1 of 2", with_lie("step-too-large"), 3, "step 4294967295 of a loop over 2 steps");
   judge("a step event of four bytes", with_lie("event-incomplete"), 3, "a step event that is incomplete");
   judge("a state that is not finite, but is when looked at", with_lie("never-finite"), 1,
-        "a second run does not");
+        "but not when the program is run once more");
 }
 
 TEST_F(Plugin, ThatLiesInItsReportHurtsOnlyTheReport) {

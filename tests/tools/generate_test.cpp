@@ -148,8 +148,9 @@ TEST_F(Generate, AWeightCacheOfAnySizeGivesThePicture) {
     const std::string out = succeed("dif", Arguments{"generate", "x", "-o", size + ".png", "--no-metadata",
                                                      "--json", "--weight-cache", size} +
                                                kSmall);
+    const auto document = nlohmann::json::parse(out);
     std::uint64_t packed = 0;
-    for (const auto& program : nlohmann::json::parse(out).at("programs"))
+    for (const auto& program : document.at("programs"))
       packed += program.at("prepacked_bytes").get<std::uint64_t>();
     return packed;
   };
