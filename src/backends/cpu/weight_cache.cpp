@@ -106,22 +106,20 @@ Fingerprint fingerprint(std::span<const std::byte> bytes) {
   return hash;
 }
 
-std::uint64_t WeightCache::held_bytes() {
-  std::uint64_t bytes = 0;
+bool WeightCache::has_room(std::uint64_t bytes) {
+  if (budget_ == UINT64_MAX) return true;
+  std::uint64_t held = planned_;
   std::erase_if(held_, [&](const auto& entry) {
     const auto buffer = entry.lock();
-    if (buffer) bytes += buffer->bytes();
+    if (buffer) held += buffer->bytes();
     return !buffer;
   });
-  return bytes;
+  return held <= budget_ && bytes <= budget_ - held;
 }
 
 WeightCache::Packed WeightCache::get(std::span<const std::byte> source, std::string_view layout,
                                      std::uint64_t bytes, const std::function<void(std::byte*)>& pack) {
-  if (budget_ != UINT64_MAX) {
-    const std::uint64_t held = held_bytes();
-    if (held > budget_ || bytes > budget_ - held) return {};
-  }
+  if (!has_room(bytes)) return {};
   const Fingerprint hash = fingerprint(source);
   Key key = {hash.first, hash.second, source.size(), bytes, std::string(layout)};
   Shared& all = shared();
@@ -136,14 +134,25 @@ WeightCache::Packed WeightCache::get(std::span<const std::byte> source, std::str
     buffer = std::move(made);
     entry = buffer;
   }
-  held_.push_back(buffer);
-  return {std::move(buffer), is_new};
+  if (budget_ != UINT64_MAX) held_.push_back(buffer);
+  return {true, is_new ? bytes : 0, std::move(buffer)};
 }
 
-WeightCache& weight_cache_of(const runtime::KernelRequest& request) {
+WeightCache::Packed WeightCache::plan(std::uint64_t bytes) {
+  if (!has_room(bytes)) return {};
+  planned_ += bytes;
+  return {true, bytes, nullptr};
+}
+
+WeightCache::Packed pack_constant(const runtime::KernelRequest& request, std::size_t operand,
+                                  std::string_view layout, std::uint64_t bytes,
+                                  const std::function<void(std::byte*)>& pack) {
   static auto* const unbounded = new WeightCache(UINT64_MAX);
   auto* const device = dynamic_cast<CpuDevice*>(request.device);
-  return device == nullptr ? *unbounded : device->weights();
+  WeightCache& cache = device == nullptr ? *unbounded : device->weights();
+  if (request.plan_only) return cache.plan(bytes);
+  const std::byte* const source = request.constants[operand].pointer();
+  return cache.get({source, request.op->in(operand).bytes()}, layout, bytes, pack);
 }
 
 }  // namespace dif::cpu

@@ -25,28 +25,34 @@ Fingerprint fingerprint(std::span<const std::byte> bytes);
 /// process: programs and contexts that need them share the copy while one of them lives.
 class WeightCache {
  public:
-  /// `budget_bytes`: what copies may take together; copies that others hold already count too.
+  /// `budget_bytes`: what copies may take together, those that others hold too included.
   explicit WeightCache(std::uint64_t budget_bytes) : budget_(budget_bytes) {}
 
   struct Packed {
-    std::shared_ptr<const HostBuffer> buffer;  ///< null: it would exceed the budget
-    bool is_new = false;                       ///< it was packed for this call
+    bool kept = false;                         ///< false: it would exceed the budget
+    std::uint64_t new_bytes = 0;               ///< zero when somebody had packed it already
+    std::shared_ptr<const HostBuffer> buffer;  ///< null when it is not kept, or only planned
   };
   /// The packed form of `source`, `bytes` long, made by `pack` unless it is there. `layout` names everything
   /// beside the source that the packed bytes depend on. Throws std::bad_alloc and what `pack` throws.
   Packed get(std::span<const std::byte> source, std::string_view layout, std::uint64_t bytes,
              const std::function<void(std::byte*)>& pack);
 
-  std::uint64_t budget_bytes() const { return budget_; }
+  /// What get() would say about weights of their own, without making them. What was planned counts as held.
+  Packed plan(std::uint64_t bytes);
 
  private:
-  std::uint64_t held_bytes();
+  bool has_room(std::uint64_t bytes);
 
   const std::uint64_t budget_;
+  std::uint64_t planned_ = 0;
   std::vector<std::weak_ptr<const HostBuffer>> held_;
 };
 
-/// The cache of the request's device; one without a bound for a request without a device.
-WeightCache& weight_cache_of(const runtime::KernelRequest& request);
+/// Packs a constant operand of a request through the cache of its device (one without a bound for a request
+/// without a device).
+WeightCache::Packed pack_constant(const runtime::KernelRequest& request, std::size_t operand,
+                                  std::string_view layout, std::uint64_t bytes,
+                                  const std::function<void(std::byte*)>& pack);
 
 }  // namespace dif::cpu

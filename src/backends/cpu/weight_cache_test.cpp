@@ -71,28 +71,36 @@ class CacheTest : public ::testing::Test {
 TEST_F(CacheTest, TheSameWeightsArePackedOnceForAllContexts) {
   WeightCache one(UINT64_MAX), other(1 << 20);
   auto a = get(one, 1), b = get(other, 1);
-  EXPECT_TRUE(a.is_new);
-  EXPECT_FALSE(b.is_new);
+  EXPECT_EQ(a.new_bytes, 1000U);
+  EXPECT_EQ(b.new_bytes, 0U);
   EXPECT_EQ(a.buffer, b.buffer);
   EXPECT_NE(get(one, 2).buffer, a.buffer);
   EXPECT_NE(get(one, 1, "b").buffer, a.buffer);
   EXPECT_EQ(n_packed_, 3);
   a = {};
-  EXPECT_FALSE(get(one, 1).is_new) << "the other context still holds it";
+  EXPECT_EQ(get(one, 1).new_bytes, 0U) << "the other context still holds it";
   b = {};
-  EXPECT_TRUE(get(one, 1).is_new) << "nobody holds it any more";
+  EXPECT_EQ(get(one, 1).new_bytes, 1000U) << "nobody holds it any more";
 }
 
 TEST_F(CacheTest, ABudgetHoldsUntilSomethingIsGivenBack) {
   WeightCache cache(2500);
   auto a = get(cache, 1), b = get(cache, 2);
-  EXPECT_TRUE(a.buffer && b.buffer);
-  EXPECT_FALSE(get(cache, 3).buffer);
+  EXPECT_TRUE(a.kept && b.kept);
+  EXPECT_FALSE(get(cache, 3).kept);
   a = {};
-  EXPECT_TRUE(get(cache, 3).buffer);
+  EXPECT_TRUE(get(cache, 3).kept);
   WeightCache none(0);
-  EXPECT_FALSE(get(none, 4).buffer);
+  EXPECT_FALSE(get(none, 4).kept);
   EXPECT_EQ(n_packed_, 3);
+}
+
+TEST_F(CacheTest, APlanCountsWhatWouldBeHeld) {
+  WeightCache cache(2500);
+  EXPECT_EQ(cache.plan(1000).new_bytes, 1000U);
+  EXPECT_TRUE(cache.plan(1000).kept);
+  EXPECT_FALSE(cache.plan(1000).kept);
+  EXPECT_EQ(cache.plan(500).buffer, nullptr);
 }
 
 std::unique_ptr<KernelRun> linear_run(DType dtype) {

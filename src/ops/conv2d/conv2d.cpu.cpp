@@ -113,11 +113,9 @@ class Conv2d final : public runtime::Kernel {
   }
 
   std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
-  std::uint64_t prepacked_bytes() const override {
-    return (packed_.is_new ? packed_.buffer->bytes() : 0) + bias_.size() * sizeof(float);
-  }
+  std::uint64_t prepacked_bytes() const override { return packed_.new_bytes + bias_.size() * sizeof(float); }
   bool reads_constant(std::size_t operand) const override {
-    return !(operand == 1 && packed_.buffer) && !(operand == 2 && bias_constant_);
+    return !(operand == 1 && packed_.kept) && !(operand == 2 && bias_constant_);
   }
 
   Status run(const KernelArgs& args) override {
@@ -125,8 +123,8 @@ class Conv2d final : public runtime::Kernel {
     if (has_bias_ && !bias_constant_)
       convert(storage_, args.in[2].data<std::byte>(), DType::kF32, bias_.data(), g_.co);
     return onednn_guarded("a convolution", [&] {
-      std::byte* weights = packed_.buffer ? packed_.buffer->data() : nullptr;
-      if (!packed_.buffer) {
+      std::byte* weights = packed_.kept ? packed_.buffer->data() : nullptr;
+      if (!packed_.kept) {
         weights = workspace + weights_at_;
         pack(args.in[1].data<std::byte>(), weights);
       }
@@ -210,12 +208,9 @@ class Conv2d final : public runtime::Kernel {
 
   /// Packs constant weights for as long as this kernel lives, if the cache has room for them.
   void keep_packed(const KernelRequest& request) {
-    const std::int64_t count = g_.co * (g_.ci / g_.groups) * g_.kh * g_.kw;
-    const auto bytes = static_cast<std::size_t>(count) * dtype_size(storage_);
-    const std::byte* const w = request.constants[1].pointer();
     const std::string layout = layout_name(std::as_bytes(std::span(&weights_.data, 1)), storage_);
-    packed_ = weight_cache_of(request).get({w, bytes}, layout, weights_.get_size(),
-                                           [&](std::byte* to) { pack(w, to); });
+    packed_ = pack_constant(request, 1, layout, weights_.get_size(),
+                            [&](std::byte* to) { pack(request.constants[1].pointer(), to); });
   }
 
   void pack(const std::byte* from, std::byte* to) {
@@ -282,7 +277,7 @@ class Conv2d final : public runtime::Kernel {
     };
     in_at_ = take(in_place(in_width_) ? 0 : in_bytes);
     out_at_ = take(in_place(out_width_) ? 0 : out_bytes);
-    weights_at_ = take(packed_.buffer ? 0 : weights_.get_size());
+    weights_at_ = take(packed_.kept ? 0 : weights_.get_size());
     scratch_at_ = take(scratch_bytes);
   }
 

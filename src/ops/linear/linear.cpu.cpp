@@ -49,7 +49,7 @@ class Linear final : public runtime::Kernel {
     DIF_TRY(onednn_guarded("making a matrix product", [&] { make_primitives(); }));
     if (needs_packing() && request.constants[1])
       DIF_TRY(onednn_guarded("packing weights", [&] { keep_packed(request); }));
-    if (needs_packing() && !packed_.buffer && !serial_)
+    if (needs_packing() && !packed_.kept && !serial_)
       DIF_TRY(onednn_guarded("making matrix products", [&] { make_panels(); }));
     if (has_bias_ && request.constants[2]) {
       bias_.resize(static_cast<std::size_t>(n_));
@@ -60,11 +60,9 @@ class Linear final : public runtime::Kernel {
   }
 
   std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
-  std::uint64_t prepacked_bytes() const override {
-    return (packed_.is_new ? packed_.buffer->bytes() : 0) + bias_.size() * sizeof(float);
-  }
+  std::uint64_t prepacked_bytes() const override { return packed_.new_bytes + bias_.size() * sizeof(float); }
   bool reads_constant(std::size_t operand) const override {
-    return !(operand == 1 && packed_.buffer) && !(operand == 2 && !bias_.empty());
+    return !(operand == 1 && packed_.kept) && !(operand == 2 && !bias_.empty());
   }
 
   Status run(const KernelArgs& args) override {
@@ -80,7 +78,7 @@ class Linear final : public runtime::Kernel {
     }
     if (has_bias_) bias = bias_of(args, workspace);
     std::byte* const scratch = workspace + scratch_at_;
-    if (packed_.buffer) {
+    if (packed_.kept) {
       w = packed_.buffer->data();
     } else if (needs_packing() && serial_) {
       DIF_TRY(onednn_guarded("packing weights", [&] { pack(w, 0, n_, weights_, workspace + weights_at_); }));
@@ -152,11 +150,10 @@ class Linear final : public runtime::Kernel {
 
   /// Packs constant weights for as long as this kernel lives, if the cache has room for them.
   void keep_packed(const KernelRequest& request) {
-    const auto bytes = static_cast<std::size_t>(n_ * k_) * dtype_size(storage_);
-    const std::byte* const w = request.constants[1].pointer();
     const std::string layout = layout_name(std::as_bytes(std::span(&weights_.data, 1)), storage_);
-    packed_ = weight_cache_of(request).get({w, bytes}, layout, weights_.get_size(),
-                                           [&](std::byte* to) { pack(w, 0, n_, weights_, to); });
+    packed_ = pack_constant(request, 1, layout, weights_.get_size(), [&](std::byte* to) {
+      pack(request.constants[1].pointer(), 0, n_, weights_, to);
+    });
   }
 
   /// Products of some columns of y each, whose weights are packed in every run.
@@ -274,7 +271,7 @@ class Linear final : public runtime::Kernel {
       y_at_ = take(static_cast<std::uint64_t>(m_ * n_) * dtype_size(compute_));
     }
     std::size_t weight_bytes = 0;
-    if (needs_packing() && !packed_.buffer && serial_) weight_bytes = weights_.get_size();
+    if (needs_packing() && !packed_.kept && serial_) weight_bytes = weights_.get_size();
     if (panels_)
       for (const Product& product : products_) weight_bytes = std::max(weight_bytes, product.w.get_size());
     weights_at_ = take(weight_bytes);
