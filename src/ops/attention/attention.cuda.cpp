@@ -44,6 +44,8 @@ class DnnAttention final : public runtime::Kernel {
 /// Scores of this many bytes are in memory at once.
 constexpr std::int64_t kScoreBytes = 128 << 20;
 constexpr int kSoftmaxThreads = 256;
+/// Probabilities are rounded to the dtype of the values. Among many keys that averages out.
+constexpr std::int64_t kFewKeys = 64;
 
 /// One block for each row of scores [heads, rows, step]; probabilities take the place of the scores, or stand
 /// in `y` in the dtype of the values.
@@ -345,6 +347,8 @@ MakeResult make_matmul_attention(const KernelRequest& request) {
     return runtime::declined("heads of {} and {} elements are no multiples of 16 bytes", s.width,
                              s.value_width);
   if (s.heads > 65535) return runtime::declined("{} heads", s.heads);
+  if (op.in(0).dtype != DType::kF32 && s.keys < kFewKeys)
+    return runtime::declined("{} keys: rounding their probabilities to {} would show", s.keys, op.in(0).dtype);
   auto kernel = std::make_unique<MatmulAttention>(op);
   DIF_TRY(kernel->prepare(request));
   return kernel;
