@@ -14,38 +14,79 @@
 /// them. The driver and NVRTC are needed; without cuBLASLt or cuDNN the kernels that use them decline.
 namespace dif::cuda {
 
-#define DIF_CUDA_DRIVER_FUNCTIONS(DO)                                                                     \
-  DO(cuInit)                                                                                              \
-  DO(cuDriverGetVersion)                                                                                  \
-  DO(cuGetErrorName)                                                                                      \
-  DO(cuGetErrorString) DO(cuDeviceGetCount) DO(cuDeviceGet) DO(cuDeviceGetName) DO(cuDeviceGetAttribute)  \
-      DO(cuDeviceTotalMem) DO(cuDeviceGetUuid) DO(cuDevicePrimaryCtxRetain) DO(cuDevicePrimaryCtxRelease) \
-          DO(cuCtxSetCurrent) DO(cuMemGetInfo) DO(cuMemAlloc) DO(cuMemFree) DO(cuMemHostAlloc)            \
-              DO(cuMemFreeHost) DO(cuMemHostGetDevicePointer) DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) \
-                  DO(cuMemcpyDtoDAsync) DO(cuMemsetD32Async) DO(cuStreamCreate) DO(cuStreamDestroy)       \
-                      DO(cuStreamSynchronize) DO(cuStreamBeginCapture) DO(cuStreamEndCapture)             \
-                          DO(cuGraphInstantiateWithFlags) DO(cuGraphLaunch) DO(cuGraphExecDestroy)        \
-                              DO(cuGraphDestroy) DO(cuGraphGetNodes) DO(cuEventCreate) DO(cuEventDestroy) \
-                                  DO(cuEventRecord) DO(cuEventSynchronize) DO(cuModuleLoadData)           \
-                                      DO(cuModuleUnload) DO(cuModuleGetFunction) DO(cuFuncSetAttribute)   \
-                                          DO(cuLaunchKernel)
+// clang-format off
+#define DIF_CUDA_DRIVER_FUNCTIONS(DO)  \
+  DO(cuInit)                           \
+  DO(cuDriverGetVersion)               \
+  DO(cuGetErrorName)                   \
+  DO(cuGetErrorString)                 \
+  DO(cuDeviceGetCount)                 \
+  DO(cuDeviceGet)                      \
+  DO(cuDeviceGetName)                  \
+  DO(cuDeviceGetAttribute)             \
+  DO(cuDeviceTotalMem)                 \
+  DO(cuDeviceGetUuid)                  \
+  DO(cuDevicePrimaryCtxRetain)         \
+  DO(cuDevicePrimaryCtxRelease)        \
+  DO(cuCtxSetCurrent)                  \
+  DO(cuMemGetInfo)                     \
+  DO(cuMemAlloc)                       \
+  DO(cuMemFree)                        \
+  DO(cuMemHostAlloc)                   \
+  DO(cuMemFreeHost)                    \
+  DO(cuMemHostGetDevicePointer)        \
+  DO(cuMemcpyHtoDAsync)                \
+  DO(cuMemcpyDtoHAsync)                \
+  DO(cuMemcpyDtoDAsync)                \
+  DO(cuMemsetD32Async)                 \
+  DO(cuStreamCreate)                   \
+  DO(cuStreamDestroy)                  \
+  DO(cuStreamSynchronize)              \
+  DO(cuStreamBeginCapture)             \
+  DO(cuStreamEndCapture)               \
+  DO(cuGraphInstantiateWithFlags)      \
+  DO(cuGraphLaunch)                    \
+  DO(cuGraphExecDestroy)               \
+  DO(cuGraphDestroy)                   \
+  DO(cuGraphGetNodes)                  \
+  DO(cuEventCreate)                    \
+  DO(cuEventDestroy)                   \
+  DO(cuEventRecord)                    \
+  DO(cuEventSynchronize)               \
+  DO(cuModuleLoadData)                 \
+  DO(cuModuleUnload)                   \
+  DO(cuModuleGetFunction)              \
+  DO(cuFuncSetAttribute)               \
+  DO(cuLaunchKernel)
 
-#define DIF_CUDA_COMPILER_FUNCTIONS(DO)                                                             \
-  DO(nvrtcVersion)                                                                                  \
-  DO(nvrtcGetErrorString)                                                                           \
-  DO(nvrtcCreateProgram)                                                                            \
-  DO(nvrtcDestroyProgram) DO(nvrtcCompileProgram) DO(nvrtcGetProgramLogSize) DO(nvrtcGetProgramLog) \
-      DO(nvrtcGetCUBINSize) DO(nvrtcGetCUBIN)
+#define DIF_CUDA_COMPILER_FUNCTIONS(DO)  \
+  DO(nvrtcVersion)                       \
+  DO(nvrtcGetErrorString)                \
+  DO(nvrtcCreateProgram)                 \
+  DO(nvrtcDestroyProgram)                \
+  DO(nvrtcCompileProgram)                \
+  DO(nvrtcGetProgramLogSize)             \
+  DO(nvrtcGetProgramLog)                 \
+  DO(nvrtcGetCUBINSize)                  \
+  DO(nvrtcGetCUBIN)
 
-#define DIF_CUDA_MATMUL_FUNCTIONS(DO)                                                                   \
-  DO(cublasLtCreate)                                                                                    \
-  DO(cublasLtDestroy)                                                                                   \
-  DO(cublasLtGetVersion)                                                                                \
-  DO(cublasLtGetStatusString) DO(cublasLtMatmulDescCreate) DO(cublasLtMatmulDescDestroy)                \
-      DO(cublasLtMatmulDescSetAttribute) DO(cublasLtMatrixLayoutCreate) DO(cublasLtMatrixLayoutDestroy) \
-          DO(cublasLtMatrixLayoutSetAttribute) DO(cublasLtMatmulPreferenceCreate)                       \
-              DO(cublasLtMatmulPreferenceDestroy) DO(cublasLtMatmulPreferenceSetAttribute)              \
-                  DO(cublasLtMatmulAlgoGetHeuristic) DO(cublasLtMatmul)
+#define DIF_CUDA_MATMUL_FUNCTIONS(DO)       \
+  DO(cublasLtCreate)                        \
+  DO(cublasLtDestroy)                       \
+  DO(cublasLtGetVersion)                    \
+  DO(cublasLtGetStatusString)               \
+  DO(cublasLtMatmulDescCreate)              \
+  DO(cublasLtMatmulDescDestroy)             \
+  DO(cublasLtMatmulDescSetAttribute)        \
+  DO(cublasLtMatrixLayoutCreate)            \
+  DO(cublasLtMatrixLayoutDestroy)           \
+  DO(cublasLtMatrixLayoutSetAttribute)      \
+  DO(cublasLtMatmulPreferenceCreate)        \
+  DO(cublasLtMatmulPreferenceDestroy)       \
+  DO(cublasLtMatmulPreferenceSetAttribute)  \
+  DO(cublasLtMatmulAlgoGetHeuristic)        \
+  DO(cublasLtMatmul)
+// clang-format on
 
 #define DIF_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
 

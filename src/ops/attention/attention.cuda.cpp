@@ -348,7 +348,8 @@ MakeResult make_matmul_attention(const KernelRequest& request) {
                              s.value_width);
   if (s.heads > 65535) return runtime::declined("{} heads", s.heads);
   if (op.in(0).dtype != DType::kF32 && s.keys < kFewKeys)
-    return runtime::declined("{} keys: rounding their probabilities to {} would show", s.keys, op.in(0).dtype);
+    return runtime::declined("{} keys: rounding their probabilities to {} would show", s.keys,
+                             op.in(0).dtype);
   auto kernel = std::make_unique<MatmulAttention>(op);
   DIF_TRY(kernel->prepare(request));
   return kernel;
