@@ -7,6 +7,7 @@
 #include <map>
 
 #include "backends/cpu/cpu_features.h"
+#include "backends/cpu/instruction_set.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/row_group.h"
@@ -365,6 +366,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::AddCustomContext("processor", dif::cpu::cpu_features().name);
+  benchmark::AddCustomContext("instruction_set", dif::cpu::instruction_set());
   benchmark::AddCustomContext("threads", std::to_string(dif::cpu::thread_count()));
   dif::bench::add_products();
   dif::bench::add_convolutions();

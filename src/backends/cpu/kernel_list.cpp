@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "backends/cpu/instruction_set.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/row_group.h"
 #include "backends/reference/kernels.h"
@@ -17,6 +18,7 @@ namespace dif::cpu {
 
 std::span<const runtime::KernelEntry> kernel_list() {
   static const std::vector<runtime::KernelEntry> list = [] {
+    instruction_set();
     std::vector<runtime::KernelEntry> entries = {
         {&ops::kLinear, "onednn_matmul", make_onednn_linear},
         {&ops::kLinear, "onednn_matmul_f32", make_upcast_linear},
@@ -51,6 +53,7 @@ std::span<const runtime::KernelEntry> kernel_list() {
 }
 
 std::span<const runtime::GroupKernelEntry> group_kernel_list() {
+  instruction_set();
   static constexpr runtime::GroupKernelEntry kList[] = {{"simd_rows", make_row_group}};
   return kList;
 }

@@ -338,8 +338,8 @@ class RowGroup final : public runtime::Kernel {
         instruction.run({&operation, {operands.data(), instruction.operands.size()}, result, row, n_rows});
       if (instruction.store == runtime::kNoOutput) continue;
       const auto first = static_cast<std::size_t>(row * operation.width) * dtype_size(operation.dtype);
-      convert_here(DType::kF32, result, operation.dtype,
-                   args.out[instruction.store].data<std::byte>() + first, n_rows * operation.width);
+      store_here(result, operation.dtype, args.out[instruction.store].data<std::byte>() + first,
+                 n_rows * operation.width);
     }
   }
 

@@ -54,25 +54,32 @@ HWY_INLINE void store(D d, hn::Vec<D> v, float* p) {
   hn::StoreU(v, d, p);
 }
 
-/// The nearest bf16, ties to even, in the low half of each lane; NaN stays NaN.
+/// v rounded to the nearest bf16, ties to even: the high half of each lane. NaN stays NaN.
 template <class D>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bf16_bits(D d, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<D> rounded_to_bf16(D d, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> d32;
   const auto bits = hn::BitCast(d32, v);
-  const auto high = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(high, hn::Set(d32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff))));
-  const auto nan = hn::Or(high, hn::Set(d32, 0x40));
-  const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+  const auto up = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fff)));
+  const auto nan = hn::Or(bits, hn::Set(d32, 0x400000));
+  const auto chosen = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), nan, up);
+  return hn::BitCast(d, hn::And(chosen, hn::Set(d32, 0xffff0000)));
+}
+
+/// v is a bf16: the low half of each lane is zero.
+template <class D>
+HWY_INLINE void store_exact(D d, hn::Vec<D> v, Bf16* p) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::RebindToSigned<D> d32s;
+  const hn::Rebind<std::uint16_t, D> d16;
+  const auto high = hn::ShiftRight<16>(hn::BitCast(d32, v));
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, high)), d16, reinterpret_cast<std::uint16_t*>(p));
   (void)d;
-  return hn::IfThenElse(is_nan, nan, rounded);
 }
 
 template <class D>
 HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
-  const hn::RebindToSigned<D> d32s;
-  const hn::Rebind<std::uint16_t, D> d16;
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, bf16_bits(d, v))), d16, reinterpret_cast<std::uint16_t*>(p));
+  store_exact(d, rounded_to_bf16(d, v), p);
 }
 
 template <class D>
@@ -95,7 +102,7 @@ HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> v) {
     (void)d;
     return v;
   } else if constexpr (std::is_same_v<T, Bf16>) {
-    return hn::BitCast(d, hn::ShiftLeft<16>(bf16_bits(d, v)));
+    return rounded_to_bf16(d, v);
   } else {
 #if HWY_TARGET <= HWY_AVX2
     const hn::Rebind<hwy::float16_t, D> d16;

@@ -217,13 +217,17 @@ class FewChannels final : public runtime::Kernel {
 
   /// Tiles whose input fits into the second cache of a core.
   void cut_into_tiles() {
-    constexpr std::int64_t kTileFloats = 128 << 10, kMostColumns = 256, kMostRows = 16;
+    constexpr std::int64_t kTileFloats = 128 << 10, kMostColumns = 256, kMostRows = 16, kFewRows = 8;
     const std::int64_t strip = HWY_DYNAMIC_DISPATCH(few_channels_strip)();
     run_.tile_columns = std::min(kMostColumns, ceil_div(run_.wo, strip) * strip);
-    run_.stride =
-        static_cast<std::int64_t>(align_up(static_cast<std::size_t>(run_.tile_columns + run_.kw - 1), 16));
-    const std::int64_t rows = kTileFloats / (run_.ci * run_.stride) - (run_.kh - 1);
-    run_.tile_rows = std::clamp<std::int64_t>(rows, 1, std::min(kMostRows, run_.ho));
+    for (;; run_.tile_columns -= strip) {
+      run_.stride =
+          static_cast<std::int64_t>(align_up(static_cast<std::size_t>(run_.tile_columns + run_.kw - 1), 16));
+      run_.tile_rows = kTileFloats / (run_.ci * run_.stride) - (run_.kh - 1);
+      // Each row is copied for every tile that reads it: tall tiles copy less.
+      if (run_.tile_rows >= std::min(kFewRows, run_.ho) || run_.tile_columns <= strip) break;
+    }
+    run_.tile_rows = std::clamp<std::int64_t>(run_.tile_rows, 1, std::min(kMostRows, run_.ho));
     tile_floats_ = run_.ci * (run_.tile_rows + run_.kh - 1) * run_.stride;
     slots_ = thread_count();
   }
