@@ -473,7 +473,8 @@ int run(int argc, char** argv) {
                  "(difc passes lists them)")
       ->capture_default_str();
   app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR");
-  app.add_flag("--dry-run", o.dry_run, "print programs, memory and work, and stop: nothing runs");
+  app.add_flag("--dry-run", o.dry_run, "print programs, memory and work, and stop: nothing runs")
+      ->excludes("--plan-out");
   app.add_flag("--strict-prompt", o.strict_prompt,
                "a prompt longer than --text-tokens is an error, not a warning");
   app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");

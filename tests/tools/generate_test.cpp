@@ -143,6 +143,10 @@ TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
       << "checkpoint " << checkpoint << ", arena " << arena << ", packed " << packed;
 }
 
+TEST_F(Generate, ADryRunWritesNoPlans) {
+  refuse({"x", "--dry-run", "--plan-out", "plans"}, 2, "--plan-out excludes --dry-run");
+}
+
 TEST_F(Generate, AWeightCacheOfAnySizeGivesThePicture) {
   const auto packed_with = [&](const std::string& size) {
     const std::string out = succeed("dif", Arguments{"generate", "x", "-o", size + ".png", "--no-metadata",
