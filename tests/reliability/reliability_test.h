@@ -11,13 +11,6 @@
 
 namespace dif::test {
 
-using Arguments = std::vector<std::string>;
-
-inline Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 /// The smallest picture on the backend that starts at once.
 inline const Arguments kTiny = {"--size", "16x16",     "--steps",   "2",      "--text-tokens",
                                 "32",     "--backend", "reference", "--quiet"};

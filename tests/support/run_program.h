@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -45,7 +46,7 @@ class Running {
     std::vector<char*> argv, envp;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    std::vector<std::string> variables = with_own_cache(inherited(environment), environment);
+    std::vector<std::string> variables = inherited(environment);
     for (std::string& variable : variables) envp.push_back(variable.data());
     envp.push_back(nullptr);
 
@@ -91,7 +92,10 @@ class Running {
   }
 
  private:
-  static std::vector<std::string> inherited(const Environment& changes) {
+  std::vector<std::string> inherited(Environment changes) const {
+    // What a run keeps for the next one stays out of the user's cache, and is gone with this object.
+    if (std::ranges::find(changes, "DIF_CACHE_DIR", &Environment::value_type::first) == changes.end())
+      changes.emplace_back("DIF_CACHE_DIR", (scratch_ / "cache").string());
     std::vector<std::string> result;
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string text = *variable;
@@ -101,16 +105,6 @@ class Running {
     }
     for (const auto& [name, value] : changes) result.push_back(name + "=" + value);
     return result;
-  }
-
-  /// What a run keeps for the next one stays out of the user's cache, and is gone with this object.
-  std::vector<std::string> with_own_cache(std::vector<std::string> variables,
-                                          const Environment& given) const {
-    for (const auto& [name, value] : given)
-      if (name == "DIF_CACHE_DIR") return variables;
-    std::erase_if(variables, [](const std::string& text) { return text.starts_with("DIF_CACHE_DIR="); });
-    variables.push_back("DIF_CACHE_DIR=" + (scratch_ / "cache").string());
-    return variables;
   }
 
   ScratchDir scratch_;

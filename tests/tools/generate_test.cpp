@@ -10,17 +10,10 @@
 namespace dif::test {
 namespace {
 
-using Arguments = std::vector<std::string>;
-
 const Arguments kSmall = {"--size", "16x16", "--steps", "2", "--text-tokens", "32", "--quiet"};
 /// The reference backend starts at once and uses one thread, whatever else this machine does.
 const Arguments kQuick = {"--size", "16x16",     "--steps",   "2",      "--text-tokens",
                           "32",     "--backend", "reference", "--quiet"};
-
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 class Generate : public ToolTest {
  protected:

@@ -9,8 +9,6 @@ namespace dif::test {
 namespace {
 
 using nlohmann::json;
-using Arguments = std::vector<std::string>;
-
 const Arguments kSmall = {"--size",     "32x16", "--steps",   "2",         "--text-tokens", "24",
                           "--guidance", "1",     "--backend", "reference", "--quiet"};
 

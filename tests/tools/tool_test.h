@@ -13,6 +13,13 @@
 
 namespace dif::test {
 
+using Arguments = std::vector<std::string>;
+
+inline Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 /// A test that runs tools in a folder of its own.
 class ToolTest : public testing::Test {
  protected:
