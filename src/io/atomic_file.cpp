@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "io/file.h"
 
 namespace dif::io {
 
@@ -169,14 +170,6 @@ bool flush_to_disk(int fd) {
   if (injected_fault()) return false;
   // EINVAL and EROFS: a pipe or device, which has nothing to flush.
   return ::fsync(fd) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP;
-}
-
-void flush_folder(const fs::path& folder) {
-  // The data is safe already; not every file system lets a folder be flushed, so this is best effort.
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
 }
 
 }  // namespace

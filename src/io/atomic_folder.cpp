@@ -1,6 +1,5 @@
 #include "io/atomic_folder.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "io/file.h"
 
 namespace dif::io {
 
@@ -40,13 +40,6 @@ tl::unexpected<Error> occupied(const fs::path& target) {
 /// "out/" and "out" are the same folder.
 fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
-}
-
-void flush_folder(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
 }
 
 }  // namespace

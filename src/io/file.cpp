@@ -31,6 +31,13 @@ Error open_error(const std::filesystem::path& path, int error_number) {
   }
 }
 
+void flush_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
 namespace {
 
 template <class Container>
