@@ -52,7 +52,7 @@ double copy_bandwidth(std::int64_t bytes) {
   std::vector<char> x(static_cast<std::size_t>(bytes), 1), y(x.size());
   constexpr std::int64_t kBlock = 64 << 10;
   const double seconds = fastest([&] {
-    cpu::for_blocks(cpu::ceil_div(bytes, kBlock), [&](std::int64_t block) {
+    cpu::for_blocks(ceil_div(bytes, kBlock), [&](std::int64_t block) {
       const std::int64_t first = block * kBlock;
       std::memcpy(y.data() + first, x.data() + first,
                   static_cast<std::size_t>(std::min(kBlock, bytes - first)));

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 
@@ -27,6 +28,11 @@ std::optional<T> checked_mul(T a, T b) {
   T product;
   if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
   return product;
+}
+
+/// a / b rounded up. Pre: a >= 0, b > 0.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
 }
 
 /// The smallest multiple of `alignment` that is >= value. Pre: alignment is a power of two.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,7 +24,16 @@ struct Axes {
 /// neighbours join where every tensor steps through them evenly.
 Axes collapse(const Shape& shape, const std::vector<std::vector<std::int64_t>>& strides);
 
-/// Row-major strides.
+/// Elements of one operand that go to the result: loops over `shape`, with a start and strides in elements on
+/// both sides.
+struct CopyPiece {
+  std::size_t operand = 0;
+  Shape shape;
+  std::int64_t from = 0, to = 0;
+  std::vector<std::int64_t> from_strides, to_strides;
+};
+
+/// Row-major strides: elements per step along each axis.
 std::vector<std::int64_t> dense_strides(const Shape& shape);
 /// Strides of `from` seen as `to`: 0 along the axes that repeat. Pre: from broadcasts to `to`.
 std::vector<std::int64_t> broadcast_strides(const Shape& from, const Shape& to);

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/storage.h"
+#include "ops/common/checks.h"
 
 namespace dif::cpu {
 
@@ -104,7 +105,8 @@ void RowCounter::next() {
 
 MakeResult make_broadcast(const KernelRequest& request, BroadcastFunction function) {
   const ir::OpView& op = *request.op;
-  if (!has_storage(op.out().dtype)) return runtime::declined("vectors of {} are not written", op.out().dtype);
+  if (!ops::is_float(op.out().dtype))
+    return runtime::declined("vectors of {} are not written", op.out().dtype);
   if (op.out().numel() == 0) return runtime::declined("there is no result to compute");
   return std::make_unique<Broadcast>(op, function);
 }

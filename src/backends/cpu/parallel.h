@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/checked_math.h"
+
 /// The one pool of the CPU backend is OpenMP's. Work is cut into blocks by shape, never by the number of
 /// threads, and each block writes its own part of the result: the same bytes whoever computes them.
 namespace dif::cpu {
@@ -24,10 +26,6 @@ class OneThread {
 
 /// Elements of one block of light work: below two of them a parallel region costs more than it saves.
 inline constexpr std::int64_t kBlockElements = 16384;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 namespace internal {
 using BlockBody = void (*)(void* context, std::int64_t block, int slot);

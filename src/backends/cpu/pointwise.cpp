@@ -4,6 +4,7 @@
 
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/storage.h"
+#include "ops/common/checks.h"
 
 namespace dif::cpu {
 
@@ -30,7 +31,7 @@ MakeResult make_pointwise(const KernelRequest& request, PointwiseFunction functi
     const float value_;
   };
   const ir::TensorType& type = request.op->in(0);
-  if (!has_storage(type.dtype)) return runtime::declined("vectors of {} are not written", type.dtype);
+  if (!ops::is_float(type.dtype)) return runtime::declined("vectors of {} are not written", type.dtype);
   return std::make_unique<Pointwise>(type, function, value);
 }
 

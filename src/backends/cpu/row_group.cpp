@@ -12,6 +12,7 @@
 #include "ops/add/add.op.h"
 #include "ops/add_scalar/add_scalar.op.h"
 #include "ops/cast/cast.op.h"
+#include "ops/common/checks.h"
 #include "ops/concat/concat.op.h"
 #include "ops/layer_norm/layer_norm.op.h"
 #include "ops/mul/mul.op.h"
@@ -360,8 +361,10 @@ class RowGroup final : public runtime::Kernel {
 Status accepts_in_group(const ir::OpView& op) {
   if (entry_of(op.def()) == nullptr) return runtime::declined("{} has no form for rows", op.def().name);
   for (std::size_t i = 0; i < op.n_ins(); ++i)
-    if (!has_storage(op.in(i).dtype)) return runtime::declined("vectors of {} are not read", op.in(i).dtype);
-  if (!has_storage(op.out().dtype)) return runtime::declined("vectors of {} are not written", op.out().dtype);
+    if (!ops::is_float(op.in(i).dtype))
+      return runtime::declined("vectors of {} are not read", op.in(i).dtype);
+  if (!ops::is_float(op.out().dtype))
+    return runtime::declined("vectors of {} are not written", op.out().dtype);
   if (op.def().row_rule == RowRule::kHeads && 2 * op.in(1).dim(1) > kMostRotated)
     return runtime::declined("{} rotated dimensions > {}", 2 * op.in(1).dim(1), kMostRotated);
   return ok();

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/float_convert.h"
 #include "dif/dtype.h"
+#include "ops/common/checks.h"
 
 /// Floating dtypes as C++ types, so that a kernel can be written once for all three.
 namespace dif::cpu {
@@ -38,14 +39,10 @@ inline void round_to(float value, F16& out) {
   out.bits = f32_to_f16(value);
 }
 
-inline bool has_storage(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
-}
-
-/// body(T{}) with T = float, Bf16 or F16. Pre: has_storage(dtype).
+/// body(T{}) with T = float, Bf16 or F16. Pre: is_float(dtype).
 template <class Body>
 void with_storage(DType dtype, Body&& body) {
-  DIF_CHECK(has_storage(dtype));
+  DIF_CHECK(ops::is_float(dtype));
   if (dtype == DType::kF32) {
     body(float{});
   } else if (dtype == DType::kBF16) {

@@ -1,4 +1,5 @@
 #include "backends/cuda/kernels.h"
+#include "ops/common/checks.h"
 
 namespace dif::cuda {
 
@@ -54,8 +55,7 @@ MakeResult make_rows(const KernelRequest& request) {
 Status accept_in_group(const ir::OpView& op) {
   if (row_operation(op.def()) == nullptr) return runtime::declined("{} has no text for rows", op.def().name);
   for (std::size_t i = 0; i < op.n_ins(); ++i)
-    if (!has_storage(op.in(i).dtype) && op.in(i).dtype != DType::kI32)
-      return runtime::declined("no arithmetic on {}", op.in(i).dtype);
+    if (!ops::is_number(op.in(i).dtype)) return runtime::declined("no arithmetic on {}", op.in(i).dtype);
   return ok();
 }
 

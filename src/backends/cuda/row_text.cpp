@@ -8,6 +8,7 @@
 #include "backends/cuda/source.h"
 #include "base/check.h"
 #include "base/checked_math.h"
+#include "ops/common/checks.h"
 #include "runtime/axes.h"
 
 namespace dif::cuda {
@@ -30,7 +31,7 @@ std::int64_t size_of(const ir::TensorType& type) {
 }
 
 bool has_arithmetic(DType dtype) {
-  return has_storage(dtype) || dtype == DType::kI32;
+  return ops::is_number(dtype);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "backends/cuda/source.h"
 
 #include "base/check.h"
+#include "ops/common/checks.h"
 #include "runtime/kernel.h"
 
 namespace dif::cuda {
@@ -88,13 +89,9 @@ std::string prelude() {
 }
 
 std::string type_name(DType dtype) {
-  DIF_CHECK(has_storage(dtype) || dtype == DType::kI32);
+  DIF_CHECK(ops::is_number(dtype));
   if (dtype == DType::kF32) return "float";
   return dtype == DType::kI32 ? "int" : std::string(dtype_name(dtype));
-}
-
-bool has_storage(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
 std::string bits_type(std::int64_t bytes) {
@@ -113,25 +110,8 @@ std::string bits_type(std::int64_t bytes) {
   }
 }
 
-std::string fill(std::string_view text,
-                 std::initializer_list<std::pair<std::string_view, std::string>> values) {
-  std::string result;
-  for (std::size_t at = 0;;) {
-    const std::size_t open = text.find('@', at);
-    if (open == std::string_view::npos) return result.append(text.substr(at));
-    const std::size_t close = text.find('@', open + 1);
-    DIF_CHECK(close != std::string_view::npos);
-    const std::string_view name = text.substr(open + 1, close - open - 1);
-    const auto* value = values.begin();
-    while (value != values.end() && value->first != name) ++value;
-    DIF_CHECK(value != values.end());
-    result.append(text.substr(at, open - at)).append(value->second);
-    at = close + 1;
-  }
-}
-
 Status computable(const ir::OpView& op) {
-  if (!has_storage(op.in(0).dtype)) return runtime::declined("no arithmetic on {}", op.in(0).dtype);
+  if (!ops::is_float(op.in(0).dtype)) return runtime::declined("no arithmetic on {}", op.in(0).dtype);
   return ok();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ops/common/checks.h"
 #include "runtime/axes.h"
 
 namespace dif::opencl {
@@ -166,8 +167,7 @@ Status element_wise(const ir::OpView& op) {
   if (element_operation(op.def()) == nullptr)
     return runtime::declined("{} does not work on single elements", op.def().name);
   for (std::size_t i = 0; i < op.n_ins(); ++i)
-    if (!has_storage(op.in(i).dtype) && op.in(i).dtype != DType::kI32)
-      return runtime::declined("no arithmetic on {}", op.in(i).dtype);
+    if (!ops::is_number(op.in(i).dtype)) return runtime::declined("no arithmetic on {}", op.in(i).dtype);
   return ok();
 }
 

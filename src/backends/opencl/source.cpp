@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "ops/common/checks.h"
 #include "runtime/kernel.h"
 
 namespace dif::opencl {
@@ -116,12 +117,8 @@ std::string prelude() {
 }
 
 std::string storage(DType dtype) {
-  DIF_CHECK(has_storage(dtype) || dtype == DType::kI32);
+  DIF_CHECK(ops::is_number(dtype));
   return std::string(dtype_name(dtype));
-}
-
-bool has_storage(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
 std::string bits_type(std::size_t element_bytes) {
@@ -137,22 +134,6 @@ std::string bits_type(std::size_t element_bytes) {
   }
 }
 
-std::string fill(std::string text, std::initializer_list<std::pair<std::string_view, std::string>> values) {
-  std::string result;
-  for (std::size_t at = 0;;) {
-    const std::size_t open = text.find('@', at);
-    if (open == std::string::npos) return result + text.substr(at);
-    const std::size_t close = text.find('@', open + 1);
-    DIF_CHECK(close != std::string::npos);
-    const std::string_view name = std::string_view(text).substr(open + 1, close - open - 1);
-    const auto* value = values.begin();
-    while (value != values.end() && value->first != name) ++value;
-    DIF_CHECK(value != values.end());
-    result += text.substr(at, open - at) + value->second;
-    at = close + 1;
-  }
-}
-
 Status countable(const ir::OpView& op) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 1024;
   for (std::size_t i = 0; i < op.n_ins(); ++i)
@@ -165,7 +146,7 @@ Status countable(const ir::OpView& op) {
 }
 
 Status computable(const ir::OpView& op) {
-  if (!has_storage(op.in(0).dtype)) return runtime::declined("no arithmetic on {}", op.in(0).dtype);
+  if (!ops::is_float(op.in(0).dtype)) return runtime::declined("no arithmetic on {}", op.in(0).dtype);
   return countable(op);
 }
 

@@ -3,13 +3,17 @@
 #include <cstdint>
 #include <string>
 
+#include "base/checked_math.h"
 #include "base/error.h"
 #include "dif/dtype.h"
 #include "ir/op_def.h"
+#include "runtime/kernel_text.h"
 
 /// Pieces of OpenCL C that kernel texts are made of. A text depends on dtypes and on the form of an access,
 /// never on sizes: those are parameters, so that few distinct programs are compiled.
 namespace dif::opencl {
+
+using runtime::fill;
 
 /// What every program begins with: contraction off, and for each dtype S of f32, bf16, f16, i32
 ///
@@ -24,20 +28,12 @@ std::string prelude();
 
 /// "f32", "bf16", "f16", "i32": the S of the names above. Pre: one of the four.
 std::string storage(DType dtype);
-bool has_storage(DType dtype);  ///< f32, bf16 or f16
 /// "uchar", "ushort", "uint", "ulong": elements that are only moved.
 std::string bits_type(std::size_t element_bytes);
-
-/// Replaces every @name@ of a text. Pre: each name stands in the list.
-std::string fill(std::string text, std::initializer_list<std::pair<std::string_view, std::string>> values);
 
 /// Declines types with more elements than the `int` indices of kernels can count.
 Status countable(const ir::OpView& op);
 /// The same, and dtypes without arithmetic here: operand 0 decides.
 Status computable(const ir::OpView& op);
-
-inline std::int64_t ceil_div(std::int64_t n, std::int64_t by) {
-  return (n + by - 1) / by;
-}
 
 }  // namespace dif::opencl

@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 
 #include "backends/cpu/rows-inl.h"
+#include "ops/common/checks.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
@@ -40,7 +41,7 @@ MakeResult make_cast(const KernelRequest& request) {
     const std::int64_t n_;
   };
   const ir::OpView& op = *request.op;
-  if (!has_storage(op.in(0).dtype) || !has_storage(op.out().dtype))
+  if (!ops::is_float(op.in(0).dtype) || !ops::is_float(op.out().dtype))
     return runtime::declined("{} to {} is not vectorised", op.in(0).dtype, op.out().dtype);
   return std::make_unique<Cast>(op);
 }

@@ -1,25 +1,16 @@
 #pragma once
 
 #include "ops/common/elements.ref.h"
+#include "runtime/axes.h"
 
 namespace dif::reference {
-
-/// Strides of `from` seen as `to`: 0 along the axes that repeat. Pre: from broadcasts to `to`.
-inline std::vector<std::int64_t> broadcast_strides(const Shape& from, const Shape& to) {
-  const std::vector<std::int64_t> dense = dense_strides(from);
-  std::vector<std::int64_t> strides(static_cast<std::size_t>(to.rank()), 0);
-  const std::size_t missing = strides.size() - dense.size();
-  for (std::size_t axis = 0; axis < dense.size(); ++axis)
-    if (from.dim(static_cast<int>(axis)) != 1) strides[missing + axis] = dense[axis];
-  return strides;
-}
 
 /// z = function(x, y) with broadcasting: for f32, bf16, f16 on floats, for i32 on std::uint32_t, which wraps.
 template <class Function>
 Status map_pairs(const runtime::KernelArgs& args, Function function) {
   const ir::TensorType &x_type = *args.in[0].type, &y_type = *args.in[1].type, &z_type = *args.out[0].type;
-  const std::vector<std::int64_t> strides[] = {broadcast_strides(x_type.shape, z_type.shape),
-                                               broadcast_strides(y_type.shape, z_type.shape)};
+  const std::vector<std::int64_t> strides[] = {runtime::broadcast_strides(x_type.shape, z_type.shape),
+                                               runtime::broadcast_strides(y_type.shape, z_type.shape)};
   if (z_type.dtype == DType::kI32) {
     std::byte *x = args.in[0].buffer.pointer(), *y = args.in[1].buffer.pointer();
     std::byte* z = args.out[0].buffer.pointer();

@@ -101,17 +101,6 @@ Status map_elements(const runtime::KernelArgs& args, Function function) {
   });
 }
 
-/// Elements per step along each axis.
-inline std::vector<std::int64_t> dense_strides(const Shape& shape) {
-  std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()));
-  std::int64_t step = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    strides[static_cast<std::size_t>(axis)] = step;
-    step *= shape.dim(axis);
-  }
-  return strides;
-}
-
 /// Product of the dimensions of axes first .. last-1.
 inline std::int64_t product(const Shape& shape, int first, int last) {
   std::int64_t result = 1;

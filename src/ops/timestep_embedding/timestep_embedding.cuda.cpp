@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "backends/cuda/kernels.h"
+#include "ops/timestep_embedding/timestep_embedding.op.h"
 
 namespace dif::cuda {
 
@@ -17,18 +16,6 @@ extern "C" __global__ void embed(const float* t, const float* frequencies, float
   y[(Index)row * 2 * half_width + half_width + i] = (float)sin(angle);
 }
 )";
-
-/// The frequencies need the roundings that the operation promises, so the host computes them.
-std::vector<float> frequencies(const ir::OpView& op) {
-  const std::int64_t half = op.i64("width") / 2;
-  const auto log_period = static_cast<float>(std::log(static_cast<double>(op.f32("max_period"))));
-  std::vector<float> result;
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float exponent = -log_period * static_cast<float>(i) / static_cast<float>(half);
-    result.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));
-  }
-  return result;
-}
 
 class TimestepEmbedding final : public runtime::Kernel {
  public:
@@ -58,7 +45,8 @@ MakeResult make_timestep_embedding(const KernelRequest& request) {
   if (request.op->in(0).dim(0) > kMostRows)
     return runtime::declined("{} timesteps, at most {} are one launch", request.op->in(0).dim(0), kMostRows);
   CudaDevice& device = device_of(request.device);
-  const std::vector<float> table = frequencies(*request.op);
+  // Rounded as the operation promises, which a device need not do.
+  const std::vector<float> table = ops::timestep_frequencies(*request.op);
   DIF_ASSIGN(auto buffer, runtime::DeviceBuffer::create(device, table.size() * sizeof(float)));
   DIF_TRY(device.upload(buffer.view(), table.data(), table.size() * sizeof(float)));
   DIF_ASSIGN(const CudaKernel kernel, device.kernel(prelude() + kText, "embed", kThreads));

@@ -28,4 +28,15 @@ Value timestep_embedding(Builder& b, Value t, std::int64_t width, float max_peri
   return b.emit(kTimestepEmbedding, {t}, {width, max_period});
 }
 
+std::vector<float> timestep_frequencies(const ir::OpView& op) {
+  const std::int64_t half = op.i64("width") / 2;
+  const auto log_period = static_cast<float>(std::log(static_cast<double>(op.f32("max_period"))));
+  std::vector<float> frequencies;
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float exponent = -log_period * static_cast<float>(i) / static_cast<float>(half);
+    frequencies.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));
+  }
+  return frequencies;
+}
+
 }  // namespace dif::ops

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ir/builder.h"
 #include "ir/op_def.h"
@@ -20,5 +21,8 @@ extern const ir::OpDef kTimestepEmbedding;
 /// product, the quotient, f_i and t f_i are each rounded to f32, as the reference framework does it. Source:
 /// Vaswani et al. 2017, section 3.5.
 Value timestep_embedding(Builder& b, Value t, std::int64_t width, float max_period = 10000.0f);
+
+/// f_0 .. f_(width/2 - 1) of a verified timestep_embedding, with the roundings above.
+std::vector<float> timestep_frequencies(const ir::OpView& op);
 
 }  // namespace dif::ops

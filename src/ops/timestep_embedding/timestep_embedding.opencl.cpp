@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "backends/opencl/kernels.h"
+#include "ops/timestep_embedding/timestep_embedding.op.h"
 
 namespace dif::opencl {
 
@@ -21,18 +20,6 @@ void embed(@buffers@int half_width, int rows) {
   y[row * 2 * half_width + half_width + i] = sin(angle);
 }
 )";
-
-/// The frequencies need the roundings that the operation promises, so the host computes them.
-std::vector<float> frequencies(const ir::OpView& op) {
-  const std::int64_t half = op.i64("width") / 2;
-  const auto log_period = static_cast<float>(std::log(static_cast<double>(op.f32("max_period"))));
-  std::vector<float> result;
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float exponent = -log_period * static_cast<float>(i) / static_cast<float>(half);
-    result.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));
-  }
-  return result;
-}
 
 class TimestepEmbedding final : public runtime::Kernel {
  public:
@@ -60,7 +47,8 @@ class TimestepEmbedding final : public runtime::Kernel {
 MakeResult make_timestep_embedding(const KernelRequest& request) {
   DIF_TRY(computable(*request.op));
   OpenClDevice& device = device_of(request.device);
-  const std::vector<float> table = frequencies(*request.op);
+  // Rounded as the operation promises, which a device need not do.
+  const std::vector<float> table = ops::timestep_frequencies(*request.op);
   runtime::DeviceBuffer buffer;
   if (!request.plan_only) {
     DIF_ASSIGN(buffer, runtime::DeviceBuffer::create(device, table.size() * sizeof(float)));
