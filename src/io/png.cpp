@@ -3,15 +3,12 @@
 #include <spng.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "base/check.h"
-#include "base/checked_math.h"
 #include "base/error.h"
-#include "io/atomic_file.h"
 #include "io/file.h"
 #include "io/printable.h"
 
@@ -22,7 +19,6 @@ namespace {
 constexpr std::size_t kMaxChunkBytes = 16 << 20;
 constexpr std::size_t kMaxChunkCacheBytes = 64 << 20;
 constexpr std::string_view kSignature("\x89PNG\r\n\x1a\n", 8);
-constexpr std::uint32_t kMaxPngSide = 0x7fffffff;
 
 struct ContextFree {
   void operator()(spng_ctx* context) const { spng_ctx_free(context); }
@@ -42,47 +38,6 @@ tl::unexpected<Error> damaged(std::string_view source, int code) {
   if (code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT)
     return invalid_input("{} is a truncated PNG; copy it again", source);
   return invalid_input("{} is a damaged PNG: {}; copy it again", source, spng_strerror(code));
-}
-
-Status check_text(const PngText& text) {
-  const std::string& key = text.keyword;
-  const bool printable_ascii =
-      std::all_of(key.begin(), key.end(), [](char c) { return c >= 0x20 && c <= 0x7e; });
-  if (key.empty() || key.size() > 79 || !printable_ascii || key.front() == ' ' || key.back() == ' ' ||
-      key.find("  ") != std::string::npos)
-    return invalid_input(
-        "PNG keyword \"{}\" must have 1 to 79 printable ASCII characters and no spare spaces",
-        printable(key));
-  if (text.text.find('\0') != std::string::npos)
-    return invalid_input("the PNG text \"{}\" holds a NUL byte at offset {}", key, text.text.find('\0'));
-  if (const std::size_t at = first_invalid_utf8(text.text); at != text.text.size())
-    return invalid_input("the PNG text \"{}\" is not UTF-8 at byte {}", key, at);
-  return ok();
-}
-
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
-std::vector<spng_text> text_chunks(std::span<const PngText> texts, char* empty) {
-  std::vector<spng_text> chunks;
-  for (const PngText& text : texts) {
-    if (text.text.empty()) continue;  // the library has no empty texts
-    spng_text& chunk = chunks.emplace_back();
-    std::memcpy(chunk.keyword, text.keyword.c_str(), text.keyword.size() + 1);
-    chunk.type = is_ascii(text.text) ? SPNG_TEXT : SPNG_ITXT;
-    chunk.length = text.text.size();
-    chunk.text = const_cast<char*>(text.text.c_str());  // the library only reads it
-    chunk.language_tag = empty;
-    chunk.translated_keyword = empty;
-  }
-  return chunks;
-}
-
-/// What the library writes of a picture that check_* accepted; it fails only for want of memory.
-void check_encoder(int code) {
-  if (code == SPNG_EMEM) throw std::bad_alloc();
-  DIF_CHECK(code == 0);
 }
 
 std::string latin1_to_utf8(std::string_view text) {
@@ -156,55 +111,6 @@ Result<std::vector<PngText>> texts_so_far(spng_ctx* context, std::string_view so
 }
 
 }  // namespace
-
-Result<std::vector<std::byte>> encode_png(const Image& image, std::span<const PngText> texts,
-                                          const PngWriteOptions& options) {
-  const bool known = image.channels == 1 || image.channels == 3 || image.channels == 4;
-  if (image.width == 0 || image.height == 0 || image.width > kMaxPngSide || image.height > kMaxPngSide ||
-      !known)
-    return invalid_input("a picture of {} x {} with {} channels cannot be written as PNG", image.width,
-                         image.height, image.channels);
-  DIF_CHECK(image.pixels.size() ==
-            static_cast<std::size_t>(image.width) * image.height * static_cast<std::size_t>(image.channels));
-  for (const PngText& text : texts) DIF_TRY(check_text(text));
-
-  Context context = new_context(SPNG_CTX_ENCODER);
-  check_encoder(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1));
-  const int level = std::clamp(options.compression, 0, 9);
-  check_encoder(spng_set_option(context.get(), SPNG_IMG_COMPRESSION_LEVEL, level));
-  // Trying every filter takes most of a fast level's time and gains little: one for all rows is 3 times as
-  // fast.
-  const int filter = level == 0 ? SPNG_DISABLE_FILTERING : SPNG_FILTER_CHOICE_UP;
-  if (level <= 2) check_encoder(spng_set_option(context.get(), SPNG_FILTER_CHOICE, filter));
-  spng_ihdr header{};
-  header.width = image.width;
-  header.height = image.height;
-  header.bit_depth = 8;
-  header.color_type = image.channels == 1   ? SPNG_COLOR_TYPE_GRAYSCALE
-                      : image.channels == 3 ? SPNG_COLOR_TYPE_TRUECOLOR
-                                            : SPNG_COLOR_TYPE_TRUECOLOR_ALPHA;
-  check_encoder(spng_set_ihdr(context.get(), &header));
-  char empty[1] = "";
-  std::vector<spng_text> chunks = text_chunks(texts, empty);
-  if (!chunks.empty())
-    check_encoder(spng_set_text(context.get(), chunks.data(), static_cast<std::uint32_t>(chunks.size())));
-  check_encoder(spng_encode_image(context.get(), image.pixels.data(), image.pixels.size(), SPNG_FMT_PNG,
-                                  SPNG_ENCODE_FINALIZE));
-  std::size_t bytes = 0;
-  int code = 0;
-  const std::unique_ptr<void, decltype(&std::free)> file(spng_get_png_buffer(context.get(), &bytes, &code),
-                                                         &std::free);
-  check_encoder(code);
-  const auto* begin = static_cast<const std::byte*>(file.get());
-  return std::vector<std::byte>(begin, begin + bytes);
-}
-
-Status write_png(const std::filesystem::path& path, const Image& image, std::span<const PngText> texts,
-                 const PngWriteOptions& options) {
-  auto file = encode_png(image, texts, options);
-  if (!file) return with_context(std::move(file.error()), "while writing {}", path.native());
-  return write_atomically(path, *file);
-}
 
 Result<Image> decode_png(std::span<const std::byte> file, std::string_view source,
                          const PngReadOptions& options) {

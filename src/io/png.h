@@ -20,17 +20,11 @@ struct PngText {
   std::string text;     ///< no NUL
 };
 
-struct PngWriteOptions {
-  int compression = 1;  ///< zlib level, 0 to 9; 1 is fast
-};
-
-/// The file. The same image, texts and options give the same bytes.
+/// The file, packed fast rather than small, by several threads. The same image and texts give the same bytes.
 /// Errors: kInvalidInput (an empty or oversized image, a keyword or text that the format cannot hold).
-Result<std::vector<std::byte>> encode_png(const Image& image, std::span<const PngText> texts = {},
-                                          const PngWriteOptions& options = {});
+Result<std::vector<std::byte>> encode_png(const Image& image, std::span<const PngText> texts = {});
 /// Writes it atomically.
-Status write_png(const std::filesystem::path& path, const Image& image, std::span<const PngText> texts = {},
-                 const PngWriteOptions& options = {});
+Status write_png(const std::filesystem::path& path, const Image& image, std::span<const PngText> texts = {});
 
 struct PngReadOptions {
   int channels = 0;  ///< 3 or 4; 0 takes what the file has (grey, RGB or RGBA)
