@@ -41,7 +41,7 @@ io::Image photograph() {
   return image;
 }
 
-void write(benchmark::State& state, const io::Image& image) {
+void write_file(benchmark::State& state, const io::Image& image) {
   const std::filesystem::path file = std::filesystem::temp_directory_path() /
                                      ("png_bench-" + std::to_string(std::random_device{}()) + ".png");
   for (auto _ : state) {
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark((std::string("encode/") + name).c_str(), encode, image)
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
-    benchmark::RegisterBenchmark((std::string("write/") + name).c_str(), write, image)
+    benchmark::RegisterBenchmark((std::string("write/") + name).c_str(), write_file, image)
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
   }
