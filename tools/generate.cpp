@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -30,6 +31,7 @@
 #include "pipelines/dry_run.h"
 #include "pipelines/generation_record.h"
 #include "pipelines/model_digest.h"
+#include "pipelines/noise_source.h"
 #include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/plan_export.h"
@@ -43,13 +45,14 @@ namespace {
 
 constexpr std::uint64_t kDefaultSeed = 42;
 constexpr std::int64_t kMaxBatch = 10000;
+constexpr std::int64_t kMaxRepeats = 10000;
 
 /// What the user said; an absent option falls back to --from's record, then to the model's defaults.
 struct Options {
   std::string prompt, negative_prompt, model, output = "out.png", from;
-  std::string seed, noise_dtype = "f32";
+  std::string seed, noise_dtype = "f32", rng = "torch-cpu";
   std::string save_latents, init_latents, emit_programs, fit = "exact", passes = "default";
-  std::int64_t steps = 0, batch = 1, text_tokens = 0;
+  std::int64_t steps = 0, batch = 1, text_tokens = 0, repeat = 0;
   double guidance = 0;
   std::string size;
   std::string plan_out;
@@ -146,13 +149,15 @@ class Generate {
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     settings_.record_plans = !options_.plan_out.empty();
+    settings_.keep_encoder = options_.repeat > 0;
     DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
     if (options_.why) cli::say(why_text());
     if (settings_.record_plans) DIF_TRY(write_plans());
     if (!options_.no_metadata || report_.wanted()) {
       DIF_ASSIGN(model_digest_, model_digest(*model_, cache_));
     }
-    for (std::int64_t i = 0; i < options_.batch; ++i) DIF_TRY(draw(i));
+    if (options_.repeat == 0) DIF_TRY(draw_batch());
+    for (std::int64_t i = 0; i < options_.repeat; ++i) DIF_TRY(answer_request());
     if (!report_.wanted()) return ok();
     DIF_ASSIGN(const SharedMemory memory, pipeline_->memory());
     return report_.write(report_document(memory));
@@ -190,6 +195,7 @@ class Generate {
       if (options_.seed == "-1") cli::say(fmt::format("seed {}\n", seed_));
     }
     DIF_TRY(choose_dtypes());
+    DIF_TRY(choose_noise());
     if (given("--passes")) passes_text_ = options_.passes;
     DIF_ASSIGN(settings_.passes, opt::parse_pipeline(passes_text_));
     settings_.allow_nonfinite = options_.allow_nonfinite;
@@ -200,6 +206,19 @@ class Generate {
         !guidance_is_active(*model_, settings_.guidance))
       cli::print_warning(
           fmt::format("guidance {}: one evaluation a step, without the negative prompt", settings_.guidance));
+    return ok();
+  }
+
+  /// The option, or what a picture's record said.
+  Status choose_noise() {
+    const std::string text = given("--rng") || options_.from.empty() ? options_.rng : recorded_rng_;
+    if (text != "torch-cuda") {  // only that one is the card's business
+      DIF_ASSIGN(settings_.noise_source, parse_noise_source(text, "", 0));
+      return ok();
+    }
+    DIF_ASSIGN(const auto library, backend_.load(&backend_choice_));
+    DIF_ASSIGN(const std::string probe, library->probe());
+    DIF_ASSIGN(settings_.noise_source, parse_noise_source(text, probe, backend_.device));
     return ok();
   }
 
@@ -249,6 +268,7 @@ class Generate {
     settings_.vae_dtype = dtype_from_name(record.vae_dtype).value_or(DType::kF32);
     settings_.state_dtype = dtype_from_name(record.state_dtype).value_or(DType::kF32);
     settings_.noise_dtype = dtype_from_name(record.noise_dtype).value_or(DType::kF32);
+    recorded_rng_ = record.rng;
     dtype_choice_ = "as recorded";
     passes_text_ = record.passes;
     seed_ = record.seed;
@@ -306,12 +326,38 @@ class Generate {
             [](std::string_view sentence) { cli::print_warning(sentence); }};
   }
 
+  Status draw_batch() {
+    for (std::int64_t i = 0; i < options_.batch; ++i) DIF_TRY(draw(i));
+    return ok();
+  }
+
+  /// A whole request from the prompt to the file, everything loaded: what --repeat measures.
+  Status answer_request() {
+    const auto start = std::chrono::steady_clock::now();
+    const std::size_t first_stage = pipeline_->times().size();
+    pictures_.clear();
+    written_seconds_ = 0;
+    DIF_TRY(pipeline_->encode_prompts());
+    DIF_TRY(draw_batch());
+    nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+    for (std::size_t i = first_stage; i < pipeline_->times().size(); ++i)
+      stages.push_back({{"stage", pipeline_->times()[i].stage}, {"seconds", pipeline_->times()[i].seconds}});
+    stages.push_back({{"stage", "write"}, {"seconds", written_seconds_}});
+    requests_.push_back({{"seconds", seconds_since(start)}, {"stages", std::move(stages)}});
+    return ok();
+  }
+
+  static double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
   Status draw(std::int64_t index) {
     DIF_ASSIGN(const Picture picture, pipeline_->draw(seed_ + static_cast<std::uint64_t>(index),
                                                       init_latents_ ? &*init_latents_ : nullptr));
     if (!options_.save_latents.empty())
       DIF_TRY(
           io::write_tensor_file(picture_path(options_.save_latents, index, options_.batch), picture.latents));
+    const auto start = std::chrono::steady_clock::now();
     std::vector<io::PngText> texts;
     if (!options_.no_metadata) {
       DIF_ASSIGN(texts, png_texts(record_of(picture, index)));
@@ -322,6 +368,7 @@ class Generate {
                           crop_to_middle(picture.image, static_cast<std::uint32_t>(size_.width),
                                          static_cast<std::uint32_t>(size_.height)),
                           texts));
+    written_seconds_ += seconds_since(start);
     pictures_.push_back({{"path", path}, {"seed", picture.seed}});
     if (!report_.json) return cli::print_result(path + "\n");
     return ok();
@@ -344,6 +391,7 @@ class Generate {
     record.vae_dtype = dtype_name(settings_.vae_dtype);
     record.state_dtype = dtype_name(settings_.state_dtype);
     record.noise_dtype = dtype_name(settings_.noise_dtype);
+    record.rng = settings_.noise_source.text();
     record.passes = passes_text_;
     record.backend = backend_name_;
     record.model_name = model_->name();
@@ -380,7 +428,8 @@ class Generate {
                            {"dtype_choice", dtype_choice_},
                            {"vae_dtype", dtype_name(settings_.vae_dtype)},
                            {"state_dtype", dtype_name(settings_.state_dtype)},
-                           {"noise_dtype", dtype_name(settings_.noise_dtype)}};
+                           {"noise_dtype", dtype_name(settings_.noise_dtype)},
+                           {"rng", settings_.noise_source.text()}};
     document["model"] = {{"name", model_->name()}, {"family", model_->family()}, {"digest", model_digest_}};
     document["backend"] = {{"name", backend_name_}, {"choice", backend_choice_}};
     for (const ProgramReport& program : pipeline_->programs()) {
@@ -405,6 +454,7 @@ class Generate {
         {"device_peak_bytes", shared.device_peak_bytes}};
     for (const StageTime& time : pipeline_->times())
       document["stages"].push_back({{"stage", time.stage}, {"seconds", time.seconds}});
+    if (!requests_.empty()) document["requests"] = requests_;
     document["pictures"] = pictures_;
     return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
@@ -424,7 +474,9 @@ class Generate {
   std::unique_ptr<frontends::Model> model_;
   std::unique_ptr<TextToImage> pipeline_;
   std::optional<io::HostTensor> init_latents_;
-  std::string backend_choice_, backend_name_, dtype_choice_ = "default", model_digest_;
+  std::string backend_choice_, backend_name_, dtype_choice_ = "default", model_digest_, recorded_rng_;
+  double written_seconds_ = 0;  ///< of the pictures so far of this request
+  nlohmann::ordered_json requests_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json pictures_ = nlohmann::ordered_json::array();
 };
 
@@ -454,12 +506,22 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"exact", "round", "pad"}));
   cli::expect_whole(app.add_option("--batch", o.batch, "number of pictures")->capture_default_str(), 1,
                     kMaxBatch);
+  cli::expect_whole(app.add_option("--repeat", o.repeat,
+                                   "answer the request N times, from the prompt to the file, with the model "
+                                   "loaded; the report has the "
+                                   "time of each"),
+                    1, kMaxRepeats);
   cli::expect_whole(
       app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)"));
   app.add_option("--from", o.from,
                  "repeat the run recorded in PICTURE.png; other options override its record");
   const cli::DtypeOptions dtypes(app);
   app.add_option("--noise-dtype", o.noise_dtype, "dtype in which noise is drawn: f32, bf16, f16")
+      ->capture_default_str();
+  app.add_option("--rng", o.rng,
+                 "whose generator draws the noise: torch-cpu, torch-cuda (the card that runs), or that of "
+                 "another card as "
+                 "torch-cuda:MULTIPROCESSORSxTHREADS")
       ->capture_default_str();
   app.add_option("--save-latents", o.save_latents, "write the final latents to FILE.diftensor");
   app.add_option("--init-latents", o.init_latents,

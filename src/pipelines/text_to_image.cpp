@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "base/check.h"
@@ -11,7 +12,6 @@
 #include "frontends/family.h"
 #include "ir/program_file.h"
 #include "pipelines/flow_schedule.h"
-#include "pipelines/noise.h"
 #include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/plan_export.h"
@@ -145,22 +145,48 @@ class TextToImage::Implementation {
     DIF_ASSIGN(passes_, optimize_chain(chain_, settings_.passes));
     DIF_TRY(check_memory(chain_, settings_));
     end();
-    DIF_TRY(tokenize());
-    DIF_TRY(encode());
+    if (settings_.conditioning.empty()) {
+      DIF_TRY(encode_prompts());
+    } else {
+      DIF_TRY(take_conditioning());
+    }
     DIF_TRY(prepare_loop_and_decoder());
     return model_.check_files();
   }
 
-  Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents) {
+  Status encode_prompts() {
+    DIF_TRY(tokenize());
+    return encode();
+  }
+
+  Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents, const StepRange& range) {
+    const std::int64_t end = range.end == 0 ? settings_.steps : range.end;
+    if (range.first < 0 || range.first >= end || end > settings_.steps)
+      return invalid_input("steps {} to {}: expected a part of the schedule's {}, at least one step",
+                           range.first, end, settings_.steps);
     DIF_TRY(prepare_loop_and_decoder());
     DIF_ASSIGN(std::vector<float> initial, initial_latents(seed, init_latents));
     Picture picture;
     picture.seed = seed;
-    DIF_ASSIGN(const std::vector<std::byte> latents, denoise(bytes_of(initial)));
+    DIF_ASSIGN(const std::vector<std::byte> latents, denoise(bytes_of(initial), range));
     picture.latents = io::HostTensor(DType::kF32, latents_type().shape, latents);
     DIF_ASSIGN(picture.image, decode(latents));
     DIF_TRY(model_.check_files());
     return picture;
+  }
+
+  Result<std::vector<io::HostTensor>> prompt_embeds() const {
+    std::vector<io::HostTensor> found;
+    for (const DeviceValue& embeds : embeds_) {
+      io::HostTensor& tensor = found.emplace_back(embeds.type().dtype, embeds.type().shape);
+      DIF_TRY(embeds.read(tensor.data));
+    }
+    return found;
+  }
+
+  Result<io::HostTensor> initial_latents(std::uint64_t seed) const {
+    DIF_ASSIGN(const std::vector<float> values, initial_latents(seed, nullptr));
+    return io::HostTensor::f32(latents_type().shape, values);
   }
 
   bool guided() const { return chain_.step.program.inputs.size() == 4; }
@@ -205,12 +231,17 @@ class TextToImage::Implementation {
   // ------------------------------------------------------------------------------------------------------
   Status tokenize() {
     begin("tokenize", 0, "");
-    DIF_ASSIGN(const text::Tokenizer tokenizer, text::load_tokenizer(model_.tokenizer_folder()));
+    if (!tokenizer_) {
+      DIF_ASSIGN(tokenizer_, text::load_tokenizer(model_.tokenizer_folder()));
+    }
+    const text::Tokenizer& tokenizer = *tokenizer_;
+    prompts_.clear();
     const text::PromptLayout layout = {model_.chat_template(), settings_.text_tokens};
     warn(text::chat_template_warning(tokenizer, layout.chat));
     DIF_TRY(add_prompt(tokenizer, layout, "the prompt", settings_.prompt));
     n_prompt_tokens_ = prompts_.front().n_tokens;
     if (guided()) DIF_TRY(add_prompt(tokenizer, layout, "the negative prompt", settings_.negative_prompt));
+    if (!settings_.keep_encoder) tokenizer_.reset();
     end();
     return ok();
   }
@@ -228,19 +259,48 @@ class TextToImage::Implementation {
     return ok();
   }
 
-  /// Encodes the distinct prompts; the encoder's memory is given back before the denoiser is prepared.
+  /// Encodes the distinct prompts; unless the encoder is to stay, its memory is given back before the
+  /// denoiser is prepared.
   Status encode() {
     begin("encode", prompts_.size(), "prompt");
-    DIF_ASSIGN(auto encoder, prepare(chain_.encode));
-    const TensorType& embeds_type = chain_.encode.program.type(chain_.encode.program.outputs.front().value);
+    if (encoder_ == nullptr) {
+      DIF_ASSIGN(encoder_, prepare(chain_.encode));
+    }
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
-      DIF_ASSIGN(DeviceValue embeds, DeviceValue::create(context_, embeds_type));
-      DIF_TRY(encode_one(encoder, prompts_[i], embeds));
-      embeds_.push_back(std::move(embeds));
+      if (i == embeds_.size()) {
+        DIF_ASSIGN(DeviceValue embeds, DeviceValue::create(context_, embeds_type()));
+        embeds_.push_back(std::move(embeds));
+      }
+      DIF_TRY(encode_one(encoder_, prompts_[i], embeds_[i]));
       advance(i + 1);
     }
+    if (!settings_.keep_encoder) encoder_.reset();
     end();
     return ok();
+  }
+
+  /// The embeddings of the settings, rounded to the denoiser's dtype.
+  Status take_conditioning() {
+    const std::size_t wanted = guided() ? 2 : 1;
+    if (settings_.conditioning.size() != wanted)
+      return invalid_input("conditioning of {} prompts: this run takes {}", settings_.conditioning.size(),
+                           wanted);
+    for (const io::HostTensor& given : settings_.conditioning) {
+      const TensorType type = embeds_type();
+      if (given.shape != type.shape)
+        return invalid_input("conditioning is {}, expected {}", given.shape, type.shape);
+      DIF_ASSIGN(const io::HostTensor converted, io::convert(given, type.dtype));
+      if (!settings_.allow_nonfinite && !runtime::all_finite(type.dtype, converted.bytes()))
+        return fail(ErrorCode::kNonFinite, "the conditioning holds NaN or infinity");
+      DIF_ASSIGN(DeviceValue embeds, DeviceValue::create(context_, type));
+      DIF_TRY(embeds.write(converted.bytes()));
+      embeds_.push_back(std::move(embeds));
+    }
+    return ok();
+  }
+
+  TensorType embeds_type() const {
+    return chain_.encode.program.type(chain_.encode.program.outputs.front().value);
   }
 
   Status encode_one(std::unique_ptr<PreparedProgram>& encoder, const text::EncodedPrompt& prompt,
@@ -261,15 +321,13 @@ class TextToImage::Implementation {
                    [&](PreparedProgram& program) { return program.run(inputs, outputs, {true}); });
   }
 
-  Result<std::vector<float>> initial_latents(std::uint64_t seed, const io::HostTensor* given) {
+  Result<std::vector<float>> initial_latents(std::uint64_t seed, const io::HostTensor* given) const {
     const std::int64_t positions = chain_.latent_rows * chain_.latent_columns;
     const Shape drawn = {1, chain_.latent_channels, chain_.latent_rows, chain_.latent_columns};
     std::vector<float> values;
     if (given == nullptr) {
-      io::HostTensor noise(settings_.noise_dtype, drawn,
-                           std::vector<std::byte>(static_cast<std::size_t>(drawn.numel()) *
-                                                  dtype_size(settings_.noise_dtype)));
-      DIF_TRY(TorchCpuGenerator(seed).normal(settings_.noise_dtype, noise.data));
+      DIF_ASSIGN(const io::HostTensor noise,
+                 draw_noise(settings_.noise_source, seed, settings_.noise_dtype, drawn));
       values = pack_latents(noise.to_f32(), chain_.latent_channels, positions);
     } else if (given->shape == latents_type().shape) {
       values = given->to_f32();
@@ -284,8 +342,9 @@ class TextToImage::Implementation {
     return values;
   }
 
-  Result<std::vector<std::byte>> denoise(std::vector<std::byte> latents) {
-    begin("denoise", static_cast<std::uint64_t>(settings_.steps), "step");
+  Result<std::vector<std::byte>> denoise(std::vector<std::byte> latents, const StepRange& range) {
+    const std::int64_t n_steps = (range.end == 0 ? settings_.steps : range.end) - range.first;
+    begin("denoise", static_cast<std::uint64_t>(n_steps), "step");
     std::vector<std::byte> before = latents, result(latents.size()), step_number(sizeof(std::int32_t));
     std::vector<Binding> inputs = {bind_bytes(latents_type(), latents), Binding::of(embeds_.front())};
     if (guided()) inputs.push_back(Binding::of(embeds_.back()));
@@ -295,12 +354,13 @@ class TextToImage::Implementation {
     std::optional<std::uint32_t> bad_step;
     Status files;
     runtime::LoopOptions loop;
-    loop.n_steps = static_cast<std::uint32_t>(settings_.steps);
+    loop.first_step = static_cast<std::uint32_t>(range.first);
+    loop.n_steps = static_cast<std::uint32_t>(n_steps);
     loop.step_input = static_cast<std::uint32_t>(inputs.size() - 1);
     loop.carries = {{0, 0}};
     loop.wants_state = true;
     loop.on_step = [&](const runtime::StepEvent& event) {
-      advance(event.step + 1);
+      advance(event.step + 1 - loop.first_step);
       files = model_.check_files();
       if (!files) return runtime::AfterStep::kStop;
       if (!event.all_finite && !settings_.allow_nonfinite) {
@@ -308,6 +368,11 @@ class TextToImage::Implementation {
         return runtime::AfterStep::kStop;
       }
       before.assign(event.state.begin(), event.state.end());
+      if (range.after_step) {
+        std::vector<float> values(before.size() / sizeof(float));
+        std::memcpy(values.data(), before.data(), before.size());
+        range.after_step(event.step, values);
+      }
       return runtime::AfterStep::kContinue;
     };
     const Status status = step_->run_loop(inputs, outputs, loop);
@@ -423,6 +488,8 @@ class TextToImage::Implementation {
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
   std::int64_t n_prompt_tokens_ = 0;
   std::vector<DeviceValue> embeds_;
+  std::optional<text::Tokenizer> tokenizer_;  ///< with keep_encoder after the first prompt
+  std::unique_ptr<PreparedProgram> encoder_;  ///< likewise
   std::unique_ptr<PreparedProgram> step_;
   std::unique_ptr<PreparedProgram> decode_;
   std::vector<StageTime> times_;
@@ -443,8 +510,20 @@ Result<std::unique_ptr<TextToImage>> TextToImage::create(const Model& model,
   return std::unique_ptr<TextToImage>(new TextToImage(std::move(implementation)));
 }
 
-Result<Picture> TextToImage::draw(std::uint64_t seed, const io::HostTensor* init_latents) {
-  return implementation_->draw(seed, init_latents);
+Result<Picture> TextToImage::draw(std::uint64_t seed, const io::HostTensor* init_latents,
+                                  const StepRange& range) {
+  return implementation_->draw(seed, init_latents, range);
+}
+
+Status TextToImage::encode_prompts() {
+  return implementation_->encode_prompts();
+}
+
+Result<std::vector<io::HostTensor>> TextToImage::prompt_embeds() const {
+  return implementation_->prompt_embeds();
+}
+Result<io::HostTensor> TextToImage::initial_latents(std::uint64_t seed) const {
+  return implementation_->initial_latents(seed);
 }
 
 bool TextToImage::guided() const {

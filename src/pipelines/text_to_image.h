@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "io/host_tensor.h"
 #include "io/image.h"
 #include "opt/pipeline.h"
+#include "pipelines/noise_source.h"
 #include "plan/plan_record.h"
 #include "runtime/session.h"
 
@@ -32,9 +34,15 @@ struct GenerationSettings {
   DType vae_dtype = DType::kF32;    ///< arithmetic of the decoder
   DType state_dtype = DType::kF32;  ///< what latents are rounded to between steps
   DType noise_dtype = DType::kF32;
+  NoiseSource noise_source;
   opt::Pipeline passes = opt::default_pipeline();  ///< what the programs go through before they are prepared
   bool allow_nonfinite = false;
-  bool record_plans = false;   ///< ProgramReport::plan is filled in
+  bool record_plans = false;  ///< ProgramReport::plan is filled in
+  /// The tokenizer and the encoder stay, so that encode_prompts() can be asked again.
+  bool keep_encoder = false;
+  /// What the encoder would give, [1, T, W]: the prompt's, and the negative prompt's when guided. Empty:
+  /// encode.
+  std::vector<io::HostTensor> conditioning;
   bool strict_prompt = false;  ///< a prompt that does not fit text_tokens is an error, not a warning
   /// Host memory that may be taken; 0 = not known. A chain that needs more is refused before it is prepared.
   std::uint64_t available_bytes = 0;
@@ -73,6 +81,14 @@ struct SharedMemory {
   std::uint64_t device_peak_bytes = 0;  ///< everything that the context had at one time; 0: not counted
 };
 
+/// Which steps of the schedule a draw takes, for looking into a run.
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;  ///< one past the last; 0: all
+  /// Told the latents, f32 packed [1, S, C], after each step.
+  std::function<void(std::int64_t step, std::span<const float> latents)> after_step;
+};
+
 struct Picture {
   io::Image image;         ///< RGB
   io::HostTensor latents;  ///< f32 [1, S, C], what was decoded
@@ -94,7 +110,17 @@ class TextToImage {
   ~TextToImage();
 
   /// One picture. `init_latents` replaces the noise: f32 packed [1, S, C] or as drawn [1, C, rows, columns].
-  Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents = nullptr);
+  /// A range that ends early decodes the latents as they are then. Errors also: InvalidInput (a range outside
+  /// of the schedule).
+  Result<Picture> draw(std::uint64_t seed, const io::HostTensor* init_latents = nullptr,
+                       const StepRange& range = {});
+  /// Tokenises and encodes the prompts once more. Pre: settings.keep_encoder.
+  Status encode_prompts();
+
+  /// What the denoiser is given, in its dtype [1, T, W]: of the prompt, then of the negative one when guided.
+  Result<std::vector<io::HostTensor>> prompt_embeds() const;
+  /// The latents that a draw starts from, f32 packed [1, S, C].
+  Result<io::HostTensor> initial_latents(std::uint64_t seed) const;
 
   /// True when each step evaluates two prompts.
   bool guided() const;

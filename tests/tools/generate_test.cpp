@@ -89,6 +89,36 @@ TEST_F(Generate, JsonIsOneDocumentOnStdoutAndInTheReport) {
   EXPECT_EQ(document.at("programs").size(), 3U);
 }
 
+TEST_F(Generate, RepeatReportsEachRequestAndDrawsTheSamePicture) {
+  const auto document = nlohmann::json::parse(
+      draw({"a red apple", "-o", "a.png", "--json", "--repeat", "2", "--guidance", "3"}));
+  draw({"a red apple", "-o", "b.png", "--guidance", "3"});
+  EXPECT_EQ(read_text(path("a.png")), read_text(path("b.png")));
+  const auto& requests = document.at("requests");
+  ASSERT_EQ(requests.size(), 2U);
+  for (const auto& request : requests) {
+    double sum = 0;
+    std::string stages;
+    for (const auto& stage : request.at("stages")) {
+      stages += stage.at("stage").get<std::string>() + " ";
+      sum += stage.at("seconds").get<double>();
+    }
+    EXPECT_EQ(stages, "tokenize encode denoise decode write ");
+    EXPECT_LE(sum, request.at("seconds").get<double>());
+  }
+  EXPECT_EQ(document.at("pictures").size(), 1U);
+}
+
+TEST_F(Generate, NoiseOfACardIsRecordedAndRepeated) {
+  draw({"a red apple", "-o", "cpu.png"});
+  draw({"a red apple", "-o", "cuda.png", "--rng", "torch-cuda:132x2048"});
+  draw({"--from", "cuda.png", "-o", "again.png"});
+  EXPECT_NE(read_text(path("cpu.png")), read_text(path("cuda.png")));
+  EXPECT_EQ(read_text(path("cuda.png")), read_text(path("again.png")));
+  refuse({"x", "--backend", "reference", "--rng", "torch-cuda"}, 2, "torch-cuda:132x2048");
+  refuse({"x", "--backend", "reference", "--rng", "mt19937"}, 2, "names no source of noise");
+}
+
 TEST_F(Generate, EveryRunSaysWhichDtypesItUsed) {
   const auto numerics = [](const std::string& document) {
     const auto request = nlohmann::json::parse(document).at("request");

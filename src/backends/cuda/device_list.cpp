@@ -24,6 +24,7 @@ Result<DeviceFacts> read_facts(const DriverApi& api, int index) {
   facts.capability = 10 * number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                      number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   facts.multiprocessors = number(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  facts.threads_of_multiprocessor = number(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   facts.l2_bytes = static_cast<std::uint64_t>(number(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   facts.shared_bytes_of_block = number(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   return facts;
@@ -89,6 +90,7 @@ std::string probe_json() {
            {"compute_capability", fmt::format("{}.{}", facts.capability / 10, facts.capability % 10)},
            {"memory_bytes", facts.memory_bytes},
            {"multiprocessors", facts.multiprocessors},
+           {"threads_of_multiprocessor", facts.threads_of_multiprocessor},
            {"l2_bytes", facts.l2_bytes},
            {"shared_bytes_of_block", facts.shared_bytes_of_block}});
     if (!compiler)

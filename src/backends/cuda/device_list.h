@@ -14,6 +14,7 @@ struct DeviceFacts {
   int capability = 0;  ///< 90 = 9.0
   std::uint64_t memory_bytes = 0, l2_bytes = 0;
   int multiprocessors = 0;
+  int threads_of_multiprocessor = 0;
   int shared_bytes_of_block = 0;  ///< the most that a kernel may ask for
 };
 
