@@ -15,19 +15,17 @@
 #include "cli/dtype_options.h"
 #include "cli/interrupt.h"
 #include "cli/kernel_summary.h"
-#include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
 #include "frontends/family.h"
 #include "frontends/model.h"
-#include "io/atomic_file.h"
+#include "generation_report.h"
 #include "io/cache_store.h"
 #include "io/json.h"
 #include "io/png.h"
 #include "io/printable.h"
 #include "io/tensor_file.h"
 #include "opt/pipeline.h"
-#include "passes_report.h"
 #include "pipelines/dry_run.h"
 #include "pipelines/generation_record.h"
 #include "pipelines/model_digest.h"
@@ -88,31 +86,6 @@ Result<std::pair<std::int64_t, std::int64_t>> parse_size(const std::string& text
                        io::printable(text, 40));
 }
 
-/// Whether a file can be written there, asked before the work and not after it. What is no regular file (a
-/// pipe, a device) is left alone: its reader would see it close.
-Status check_output(const std::string& path) {
-  std::error_code error;
-  if (path.empty() || (std::filesystem::exists(path, error) && std::filesystem::is_other(path, error)))
-    return ok();
-  DIF_TRY(io::AtomicFile::create(path));
-  return ok();
-}
-
-/// What this process can still have, for a backend that keeps everything in host memory; 0 = not known.
-std::uint64_t available_memory(const std::string& backend) {
-  const bool in_host_memory = backend == "cpu" || backend == "reference";
-  return in_host_memory ? std::max<std::uint64_t>(cli::read_machine().memory_available_bytes, 1) : 0;
-}
-
-/// The plug-in's document; as text when it is none, or nested deeper than anything sensible.
-nlohmann::ordered_json details_of(const runtime::PreparedReport& report) {
-  constexpr std::uint64_t kMaxDetailsBytes = std::uint64_t{64} << 20;
-  const auto document = io::JsonDocument::parse(report.details, "the backend's report",
-                                                {.max_bytes = kMaxDetailsBytes, .max_depth = 64});
-  return document ? nlohmann::ordered_json::parse(report.details, nullptr, false)
-                  : nlohmann::ordered_json(io::printable(report.details));
-}
-
 /// out.png -> out-3.png when there are several pictures.
 std::string picture_path(const std::string& output, std::int64_t index, std::int64_t count) {
   if (count == 1) return output;
@@ -150,7 +123,8 @@ class Generate {
     settings_.available_bytes = available_memory(backend_name_);
     settings_.record_plans = !options_.plan_out.empty();
     settings_.keep_encoder = options_.repeat > 0;
-    DIF_ASSIGN(pipeline_, TextToImage::create(*model_, std::move(context), settings_, observer()));
+    DIF_ASSIGN(pipeline_,
+               TextToImage::create(*model_, std::move(context), settings_, observer_of(progress_)));
     if (options_.why) cli::say(why_text());
     if (settings_.record_plans) DIF_TRY(write_plans());
     if (!options_.no_metadata || report_.wanted()) {
@@ -158,9 +132,7 @@ class Generate {
     }
     if (options_.repeat == 0) DIF_TRY(draw_batch());
     for (std::int64_t i = 0; i < options_.repeat; ++i) DIF_TRY(answer_request());
-    if (!report_.wanted()) return ok();
-    DIF_ASSIGN(const SharedMemory memory, pipeline_->memory());
-    return report_.write(report_document(memory));
+    return report_.wanted() ? write_report() : ok();
   }
 
  private:
@@ -318,14 +290,6 @@ class Generate {
     return export_plans(plans, options_.plan_out);
   }
 
-  GenerationObserver observer() {
-    return {[this](std::string_view stage, std::uint64_t total, std::string_view unit) {
-              progress_.begin(stage, total, unit);
-            },
-            [this](std::uint64_t done) { progress_.advance(done); }, [this] { progress_.finish(); },
-            [](std::string_view sentence) { cli::print_warning(sentence); }};
-  }
-
   Status draw_batch() {
     for (std::int64_t i = 0; i < options_.batch; ++i) DIF_TRY(draw(i));
     return ok();
@@ -411,52 +375,13 @@ class Generate {
     return text;
   }
 
-  std::string report_document(const SharedMemory& shared) const {
-    nlohmann::ordered_json document = cli::telemetry_document("generation");
-    document["request"] = {{"prompt", settings_.prompt},
-                           {"negative_prompt", settings_.negative_prompt},
-                           {"prompt_tokens", pipeline_->prompt_tokens()},
-                           {"steps", settings_.steps},
-                           {"guidance", settings_.guidance},
-                           {"guided", pipeline_->guided()},
-                           {"width", size_.width},
-                           {"height", size_.height},
-                           {"drawn_width", size_.drawn_width},
-                           {"drawn_height", size_.drawn_height},
-                           {"text_tokens", settings_.text_tokens},
-                           {"dtype", dtype_name(settings_.dtype)},
-                           {"dtype_choice", dtype_choice_},
-                           {"vae_dtype", dtype_name(settings_.vae_dtype)},
-                           {"state_dtype", dtype_name(settings_.state_dtype)},
-                           {"noise_dtype", dtype_name(settings_.noise_dtype)},
-                           {"rng", settings_.noise_source.text()}};
-    document["model"] = {{"name", model_->name()}, {"family", model_->family()}, {"digest", model_digest_}};
-    document["backend"] = {{"name", backend_name_}, {"choice", backend_choice_}};
-    for (const ProgramReport& program : pipeline_->programs()) {
-      const runtime::PreparedReport& memory = program.memory;
-      document["programs"].push_back({{"name", program.name},
-                                      {"fingerprint", program.fingerprint},
-                                      {"prepared_fingerprint", program.prepared_fingerprint},
-                                      {"passes", passes_json(program.passes)},
-                                      {"flops", program.flops},
-                                      {"arena_bytes", memory.arena_bytes},
-                                      {"workspace_bytes", memory.workspace_bytes},
-                                      {"resident_bytes", memory.resident_bytes},
-                                      {"streamed_bytes", memory.streamed_bytes},
-                                      {"prepacked_bytes", memory.prepacked_bytes},
-                                      {"host_operations", memory.host_operations},
-                                      {"details", details_of(memory)}});
-    }
-    document["memory"] = {
-        {"arena_bytes", {{"predicted", shared.predicted_arena_bytes}, {"measured", shared.arena_bytes}}},
-        {"workspace_bytes",
-         {{"predicted", shared.predicted_workspace_bytes}, {"measured", shared.workspace_bytes}}},
-        {"device_peak_bytes", shared.device_peak_bytes}};
-    for (const StageTime& time : pipeline_->times())
-      document["stages"].push_back({{"stage", time.stage}, {"seconds", time.seconds}});
+  Status write_report() const {
+    const GenerationFacts facts = {*model_,       settings_,       size_,        model_digest_,
+                                   backend_name_, backend_choice_, dtype_choice_};
+    DIF_ASSIGN(nlohmann::ordered_json document, generation_document(facts, *pipeline_));
     if (!requests_.empty()) document["requests"] = requests_;
     document["pictures"] = pictures_;
-    return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    return report_.write(generation_text(document));
   }
 
   const CLI::App& app_;

@@ -39,7 +39,7 @@ Result<ModelFolder> read_folder(const fs::path& path) {
   io::ConfigReader reader(document);
   std::string class_name = reader.string("_class_name");
   DIF_TRY(reader.finish());
-  return ModelFolder{path, std::move(document), std::move(class_name)};
+  return ModelFolder{path, std::move(document), std::move(class_name), {}};
 }
 
 }  // namespace
@@ -84,8 +84,9 @@ Result<GenerationDefaults> read_defaults(const ModelFolder& folder, GenerationDe
   return defaults;
 }
 
-Result<std::unique_ptr<Model>> open_model(const fs::path& path) {
+Result<std::unique_ptr<Model>> open_model(const fs::path& path, const ModelFiles& files) {
   DIF_ASSIGN(ModelFolder folder, read_folder(path));
+  folder.files = files;
   for (const Family& family : all_families())
     if (family.pipeline_class == folder.class_name) return family.open(std::move(folder), family);
   return invalid_input("{}: _class_name is {}, which is not supported; supported: {}",

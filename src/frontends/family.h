@@ -21,6 +21,7 @@ struct ModelFolder {
   std::filesystem::path path;
   io::JsonDocument index;  ///< model_index.json, an object
   std::string class_name;  ///< its _class_name
+  ModelFiles files;
 
   /// The folder's own name, for people.
   std::string name() const;

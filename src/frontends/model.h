@@ -89,7 +89,13 @@ class Model {
   virtual Result<Chain> build(const ChainRequest& request) const = 0;
 };
 
+/// Checkpoints to read instead of the folder's own: one file each, in any layout that a folder may hold.
+/// Empty: the folder's.
+struct ModelFiles {
+  std::filesystem::path transformer, vae;
+};
+
 /// Recognises the directory (a row of families.def) and opens it. Errors: NotFound, InvalidInput.
-Result<std::unique_ptr<Model>> open_model(const std::filesystem::path& folder);
+Result<std::unique_ptr<Model>> open_model(const std::filesystem::path& folder, const ModelFiles& files = {});
 
 }  // namespace dif::frontends

@@ -69,13 +69,19 @@ Result<io::Checkpoint> open_in_folder(const fs::path& home) {
 }  // namespace
 
 Result<ComponentFiles> open_component(const fs::path& folder, std::string_view component,
-                                      bool (*holds)(const io::Checkpoint&)) {
+                                      bool (*holds)(const io::Checkpoint&), const fs::path& file) {
   const fs::path home = folder / component;
   const fs::path config_path = home / "config.json";
   std::error_code error;
   std::optional<io::JsonDocument> config;
   if (fs::exists(config_path, error)) {
     DIF_ASSIGN(config, io::JsonDocument::read(config_path));
+  }
+  if (!file.empty()) {
+    DIF_ASSIGN(io::Checkpoint checkpoint, io::open_checkpoint(file));
+    if (!holds(checkpoint))
+      return invalid_input("{}: it holds no {} of this family", file.string(), component);
+    return ComponentFiles{std::move(checkpoint), std::move(config)};
   }
   if (!safetensors_in(home).empty() || has_standard_names(home)) {
     if (!config) return fail(ErrorCode::kNotFound, "{}: there are weights but no config.json", home.string());

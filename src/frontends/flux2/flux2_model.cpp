@@ -190,8 +190,9 @@ Result<std::unique_ptr<Model>> open_klein(ModelFolder folder, const Family& fami
   DIF_TRY(expect_file(folder.path, "scheduler/scheduler_config.json"));
 
   DIF_ASSIGN(ComponentFiles text_encoder, open_component(folder.path, "text_encoder", nullptr));
-  DIF_ASSIGN(ComponentFiles transformer, open_component(folder.path, "transformer", holds_transformer));
-  DIF_ASSIGN(ComponentFiles vae, open_component(folder.path, "vae", holds_vae));
+  DIF_ASSIGN(ComponentFiles transformer,
+             open_component(folder.path, "transformer", holds_transformer, folder.files.transformer));
+  DIF_ASSIGN(ComponentFiles vae, open_component(folder.path, "vae", holds_vae, folder.files.vae));
   auto transformer_keys = transformer_layout(transformer.checkpoint);
   auto vae_keys = vae_layout(vae.checkpoint);
   auto model = std::make_unique<Flux2Model>(

@@ -85,6 +85,26 @@ TEST(OpenModel, DigestIsThatOfTheWeightsAlone) {
   EXPECT_NE(*digest, open_model(dif::test::model_dir()).value()->digest().value());
 }
 
+TEST(OpenModel, FilesThatAreGivenTakeThePlaceOfTheFolders) {
+  const dif::test::ScratchDir dir, other;
+  SyntheticModel model(test::small_sizes());
+  model.write(dir.path());
+  test::write_checkpoint(other / "ae.safetensors", test::creator_vae_tensors(test::small_sizes()));
+  test::write_checkpoint(other / "flux.safetensors", test::creator_transformer_tensors(test::small_sizes()));
+  const auto opened =
+      open_model(dir.path(), {.transformer = other / "flux.safetensors", .vae = other / "ae.safetensors"});
+  ASSERT_TRUE(opened) << opened.error().message;
+  std::string files;
+  for (const io::MappedFile* file : (*opened)->files()) files += file->path().filename().string() + " ";
+  EXPECT_NE(files.find("flux.safetensors ae.safetensors"), std::string::npos) << files;
+
+  const auto swapped = open_model(dir.path(), {.transformer = other / "ae.safetensors", .vae = {}});
+  ASSERT_FALSE(swapped);
+  EXPECT_NE(swapped.error().message.find("holds no transformer"), std::string::npos)
+      << swapped.error().message;
+  EXPECT_FALSE(open_model(dir.path(), {.transformer = {}, .vae = other / "missing.safetensors"}));
+}
+
 TEST(OpenModel, DefaultsOfABaseModel) {
   const dif::test::ScratchDir dir;
   SyntheticModel(test::small_sizes()).write(dir.path());

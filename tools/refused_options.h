@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dif/status.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace dif::tools {
+
+/// Options of the command-line contract whose feature this version does not have.
+struct MissingFeature {
+  const char* feature;              ///< "W8A8 linears"
+  std::vector<const char*> flags;   ///< names without a value
+  std::vector<const char*> values;  ///< names with one
+};
+
+/// Knows the names, so that a run which asks for one is refused by a sentence about the feature, not as a
+/// typing mistake, and never runs without it.
+class RefusedOptions {
+ public:
+  RefusedOptions(CLI::App& app, std::span<const MissingFeature> features);
+
+  /// Errors: InvalidInput when one was given.
+  Status check() const;
+
+ private:
+  struct Known {
+    CLI::Option* option;
+    std::string name, feature;
+  };
+  std::vector<Known> known_;
+};
+
+}  // namespace dif::tools
