@@ -37,17 +37,17 @@ def git(root, *words):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def head(root, kind, command, environment):
-    """The members that every document begins with."""
-    version = subprocess.run([root / "build/dif", "--version"], capture_output=True, text=True).stdout.strip()
+def head(root, kind, command, environment, dif=None, commit=None):
+    """The members that every document begins with. `dif` and `commit` are those of the repository unless given."""
+    version = subprocess.run([dif or root / "build/dif", "--version"], capture_output=True, text=True).stdout.strip()
     return {
         "schema": "diffusion-compiler-telemetry",
         "kind": kind,
         "version": 1,
         "provenance": {
             "program": version,
-            "commit": git(root, "rev-parse", "HEAD"),
-            "uncommitted_changes": bool(git(root, "status", "--porcelain", "--untracked-files=no")),
+            "commit": commit or git(root, "rev-parse", "HEAD"),
+            "uncommitted_changes": not commit and bool(git(root, "status", "--porcelain", "--untracked-files=no")),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command,
             "environment": {name: environment[name] for name in THREAD_VARIABLES if name in environment},

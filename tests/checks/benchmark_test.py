@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/benchmark: files are read right, verdicts follow the bounds, and the committed page is its document's."""
+"""scripts/benchmark and scripts/compare: files are read right, verdicts follow the bounds, committed pages are their documents'."""
+import copy
 import json
 import math
 import struct
@@ -11,9 +12,11 @@ import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/compare")]
 from benchmark import files, runs, workloads  # noqa: E402
 from benchmark.document import Numbers  # noqa: E402
+import floor  # noqa: E402
+import verdicts  # noqa: E402
 
 
 def png(width, height, lines):
@@ -128,8 +131,43 @@ class Runs(unittest.TestCase):
         loop.close()
 
 
+class Comparison(unittest.TestCase):
+    def model(self, heads, blocks):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for part, config in (("transformer", {"num_attention_heads": heads, "attention_head_dim": 128, "mlp_ratio": 3.0,
+                                              "num_layers": blocks[0], "num_single_layers": blocks[1]}),
+                             ("vae", {"block_out_channels": [128, 256, 512, 512]})):
+            (Path(folder.name) / part).mkdir()
+            (Path(folder.name) / part / "config.json").write_text(json.dumps(config))
+        return folder.name
+
+    def test_a_guided_step_of_klein_9b_has_the_known_work(self):
+        step = floor.Transformer(self.model(32, (8, 24)), {"width": 1024, "height": 1024, "text_tokens": 512}, True)
+        linear = sum(2 * m * k * n * times for (m, k, n), times in step.linear().items())
+        batch, rows, heads, width = step.attention()
+        self.assertAlmostEqual(linear / 1e12, 128.6, delta=0.5)
+        self.assertAlmostEqual(32 * 4 * batch * rows**2 * heads * width / 1e12, 22.3, delta=0.1)
+        self.assertAlmostEqual(step.traffic_bytes() / 4.2e12, 11e-3, delta=1e-3)
+
+    def test_committed_verdicts_follow_from_their_document(self):
+        for path in (ROOT / "perf/results").glob("flux2-*.json"):
+            document = json.loads(path.read_text())
+            run, numbers = copy.deepcopy(document["run"]), Numbers()
+            verdicts.judge(run, numbers)
+            self.assertEqual(numbers.rows, document["numbers"], path)
+
+    def test_a_slower_step_fails(self):
+        for path in (ROOT / "perf/results").glob("flux2-*.json"):
+            run, numbers = json.loads(path.read_text())["run"], Numbers()
+            for request in run["ours"]["resident"]["requests"]:
+                request["stages"]["denoise"] *= 3
+            verdicts.judge(run, numbers)
+            self.assertEqual([row["verdict"] for row in numbers.rows if "step /" in row["claim"]][0], "FAIL")
+
+
 class Page(unittest.TestCase):
-    def test_the_committed_page_is_rendered_from_the_committed_document(self):
+    def test_the_committed_pages_are_rendered_from_the_committed_documents(self):
         document = ROOT / "perf/results/cpu.json"
         self.assertEqual(json.loads(document.read_text())["schema"], "diffusion-compiler-telemetry")
         done = subprocess.run([ROOT / "scripts/render-benchmarks", "--check"], capture_output=True, text=True)

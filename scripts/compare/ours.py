@@ -1,0 +1,125 @@
+"""Our side of the comparison: processes of dif, their reports, and the memory of the device meanwhile."""
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+
+from benchmark.runs import run_process, stop
+
+
+class DeviceMemory:
+    """The most that is in use on device 0 while something runs, beyond what was in use before. NVML counts every
+    process, contexts and libraries included; nothing where there is no NVML."""
+
+    def __init__(self):
+        try:
+            import pynvml
+            pynvml.nvmlInit()
+            self.handle, self.nvml = pynvml.nvmlDeviceGetHandleByIndex(0), pynvml
+        except Exception:  # no such package, no driver
+            self.nvml = None
+
+    def used(self):
+        return self.nvml.nvmlDeviceGetMemoryInfo(self.handle).used if self.nvml else 0
+
+    def during(self, run):
+        """(what run() gives, peak in MiB or None)"""
+        if not self.nvml:
+            return run(), None
+        before, most, done = self.used(), [0], threading.Event()
+
+        def watch():
+            while not done.wait(0.02):
+                most[0] = max(most[0], self.used())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            found = run()
+        finally:
+            done.set()
+            watcher.join()
+        return found, round((most[0] - before) / 2**20)
+
+
+class Ours:
+    def __init__(self, dif, model, request, options, scratch):
+        self.dif, self.model, self.request, self.scratch = dif, model, request, scratch
+        self.environment = {**os.environ, "DIF_CACHE_DIR": str(scratch / "cache")}
+        self.memory = DeviceMemory()
+        self.numerics = ["--backend", options.backend, "--dtype", options.dtype, "--vae-dtype", options.vae_dtype]
+        if options.threads:
+            self.numerics += ["--threads", options.threads]
+
+    def generate(self, *more):
+        request = self.request
+        return [self.dif, "generate", request["prompt"], "--model", self.model, "--seed", request["seed"], "--size",
+                f"{request['width']}x{request['height']}", "--steps", request["steps"], "--guidance", request["guidance"],
+                "--text-tokens", request["text_tokens"], "-q", "-o", self.scratch / "ours.png", *self.numerics, *more]
+
+    def process(self):
+        """A whole process, prompt to file."""
+        report = self.scratch / "process.json"
+        run, peak = self.memory.during(lambda: run_process(self.generate("--report", report), environment=self.environment))
+        return {**run, "device_peak_mib": peak, **stages_of(json.loads(report.read_text()))}
+
+    def first_process(self):
+        """The same with an empty cache of kernels and choices."""
+        shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+        return self.process()
+
+    def requests(self, times):
+        """Requests to one process that has the model loaded."""
+        report = self.scratch / "requests.json"
+        _, peak = self.memory.during(lambda: run_process(self.generate("--repeat", times, "--report", report),
+                                                         environment=self.environment))
+        document = json.loads(report.read_text())
+        return {"requests": [{"seconds": one["seconds"], **stages_of(one)} for one in document["requests"][1:]],
+                "first_request": {"seconds": document["requests"][0]["seconds"], **stages_of(document["requests"][0])},
+                "load": stages_of({"stages": document["stages"][:5]})["stages"],
+                "memory": document["memory"], "device_peak_mib": peak, "guided": document["request"]["guided"],
+                "programs": [{key: program[key] for key in ("name", "fingerprint", "prepared_fingerprint", "flops",
+                                                            "resident_bytes", "streamed_bytes")}
+                             for program in document["programs"]]}
+
+    def boundaries(self, folder):
+        """state.safetensors and picture.png for the peer."""
+        folder.mkdir(exist_ok=True)
+        request = self.request
+        command = [self.dif, "difflux2sample", "--model-dir", self.model, "--vae-checkpoint", vae_of(self.model), "--prompt",
+                   request["prompt"], "--seed", request["seed"], "--width", request["width"], "--height", request["height"],
+                   "--steps", request["steps"], "--guidance", request["guidance"], "--text-tokens", request["text_tokens"],
+                   "--capture-every", 1, "--state-output", folder / "state.safetensors", "--output", folder / "picture.png",
+                   "--report", folder / "report.json", "-q", *self.numerics]
+        run_process(command, environment=self.environment)
+
+
+def vae_of(model):
+    return next((model / "vae").glob("*.safetensors"))
+
+
+def stages_of(document):
+    stages = {}
+    for stage in document["stages"]:
+        stages[stage["stage"]] = stages.get(stage["stage"], 0) + stage["seconds"]
+    return {"stages": stages}
+
+
+def synthesise(dif, folder, options):
+    """A checkpoint with random weights; seconds."""
+    begin = time.monotonic()
+    done = subprocess.run([str(dif), "difweights", "synth", *options, "-q", str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        stop([dif, "difweights", "synth"], done.returncode, done.stderr)
+    return time.monotonic() - begin
+
+
+def read_whole(model):
+    """Brings the files into the page cache."""
+    buffer = bytearray(1 << 24)
+    for path in sorted(model.rglob("*.safetensors")):
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
