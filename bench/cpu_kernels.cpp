@@ -146,7 +146,7 @@ void add_convolutions() {
             return std::make_unique<KernelRun>(
                 ops::kConv2d,
                 std::vector<ir::Attr>{std::vector<std::int64_t>{1, 1},
-                                      std::vector<std::int64_t>{pad, pad, pad, pad}, std::int64_t{1}},
+                                      std::vector<std::int64_t>{pad, pad, pad, pad}, std::int64_t{1}, false},
                 operands(random_tensor(dtype, {1, ci, size, size}, 1),
                          random_tensor(dtype, {co, ci, kernel, kernel}, 2), random_tensor(dtype, {co}, 3)),
                 std::vector<std::size_t>{1, 2});
@@ -215,14 +215,14 @@ void add_light_kernels() {
   add_light("rms_norm", ops::kRmsNorm, {1e-6f}, {{512, 4096}, {4096}}, cpu::make_rms_norm);
   add_light("layer_norm", ops::kLayerNorm, {1e-6f}, {{2, 576, 192}}, cpu::make_layer_norm);
   add_light("layer_norm", ops::kLayerNorm, {1e-6f}, {{4608, 3072}}, cpu::make_layer_norm);
-  add_light("group_norm/16", ops::kGroupNorm, {1e-6f, std::int64_t{16}}, {{1, 32, 128, 128}, {32}, {32}},
-            cpu::make_group_norm);
-  add_light("group_norm/32", ops::kGroupNorm, {1e-6f, std::int64_t{32}}, {{1, 128, 512, 512}, {128}, {128}},
-            cpu::make_group_norm);
+  add_light("group_norm/16", ops::kGroupNorm, {1e-6f, std::int64_t{16}, false},
+            {{1, 32, 128, 128}, {32}, {32}}, cpu::make_group_norm);
+  add_light("group_norm/32", ops::kGroupNorm, {1e-6f, std::int64_t{32}, false},
+            {{1, 128, 512, 512}, {128}, {128}}, cpu::make_group_norm);
   for (const bool interleaved : {true, false})
     add_light(interleaved ? "rotary/pairs" : "rotary/halves", ops::kRotary, {interleaved},
               {{2, 576, 6, 32}, {576, 16}, {576, 16}}, cpu::make_rotary, false);
-  add_light("upsample_nearest/2", ops::kUpsampleNearest, {std::int64_t{2}}, {{1, 48, 64, 64}},
+  add_light("upsample_nearest/2", ops::kUpsampleNearest, {std::int64_t{2}, false}, {{1, 48, 64, 64}},
             cpu::make_upsample_nearest);
   add_light("slice/columns", ops::kSlice, {one, std::int64_t{192}, std::int64_t{384}}, {{1152, 576}},
             cpu::make_slice);

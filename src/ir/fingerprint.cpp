@@ -65,8 +65,11 @@ std::string fingerprint(const Program& program) {
     stream.text(op.def->name);
     stream.ids(op.operands);
     stream.ids(op.results);
-    stream.count(op.attrs.size());
-    for (std::size_t i = 0; i < op.attrs.size(); ++i) {
+    std::vector<std::size_t> written;
+    for (std::size_t i = 0; i < op.attrs.size(); ++i)
+      if (op.def->attrs[i].is_written(op.attrs[i])) written.push_back(i);
+    stream.count(written.size());
+    for (const std::size_t i : written) {
       stream.text(op.def->attrs[i].name);
       stream.attr(op.attrs[i]);
     }

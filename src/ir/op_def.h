@@ -26,6 +26,11 @@ using Attr = std::variant<std::int64_t, float, bool, DType, Integers>;
 struct AttrDef {
   std::string_view name;
   Attr fallback;  ///< what the builder fills in; also fixes the alternative
+  /// In files, fingerprints and listings only where it is not the fallback: for what an operation learnt
+  /// after programs were written without it. Such attributes are trailing.
+  bool optional = false;
+
+  bool is_written(const Attr& value) const { return !optional || value != fallback; }
 };
 
 class OpView;

@@ -67,7 +67,8 @@ class Printer {
       types.push_back(fmt::format("{}", program_.type(result)));
     }
     for (std::size_t i = 0; i < op.attrs.size(); ++i)
-      attrs.push_back(fmt::format("{} = {}", op.def->attrs[i].name, std::visit(AttrText(), op.attrs[i])));
+      if (op.def->attrs[i].is_written(op.attrs[i]))
+        attrs.push_back(fmt::format("{} = {}", op.def->attrs[i].name, std::visit(AttrText(), op.attrs[i])));
     return fmt::format(
         "{} = {}({}){} : {}", fmt::join(results, ", "), op.def->name, fmt::join(operands, ", "),
         attrs.empty() ? "" : fmt::format(" {{{}}}", fmt::join(attrs, ", ")), fmt::join(types, ", "));

@@ -74,6 +74,7 @@ Offset<schema::Value> write_value(FlatBufferBuilder& out, const ValueInfo& value
 Offset<schema::Operation> write_op(FlatBufferBuilder& out, const Op& op) {
   std::vector<Offset<schema::Attribute>> attrs;
   for (std::size_t i = 0; i < op.attrs.size(); ++i) {
+    if (!op.def->attrs[i].is_written(op.attrs[i])) continue;
     const auto name = write_shared(out, op.def->attrs[i].name);
     const EncodedAttr attr = std::visit(AttrWriter{out}, op.attrs[i]);
     attrs.push_back(schema::CreateAttribute(out, name, attr.kind, attr.value));
@@ -155,6 +156,14 @@ Result<Attr> read_attr(const schema::Attribute& attr, Budget& budget) {
   return invalid_input("attribute {} has an unknown type", io::printable(text(attr.name())));
 }
 
+/// Gives `op` the optional attributes that are not written before the one called `next` (at the end: none).
+void fill_in_attrs(Op& op, std::string_view next) {
+  const auto& defs = op.def->attrs;
+  while (op.attrs.size() < defs.size() && defs[op.attrs.size()].optional &&
+         defs[op.attrs.size()].name != next)
+    op.attrs.push_back(defs[op.attrs.size()].fallback);
+}
+
 /// Attribute names are not compared here: encoding again writes the declared ones.
 Result<Op> read_op(const schema::Operation& operation, Budget& budget) {
   DIF_TRY(budget.take(kLeastTableBytes));
@@ -169,8 +178,10 @@ Result<Op> read_op(const schema::Operation& operation, Budget& budget) {
     for (const schema::Attribute* attr : *attrs) {
       DIF_TRY(budget.take(kLeastTableBytes));
       DIF_ASSIGN(Attr value, read_attr(*attr, budget));
+      fill_in_attrs(op, text(attr->name()));
       op.attrs.push_back(std::move(value));
     }
+  fill_in_attrs(op, {});
   return op;
 }
 

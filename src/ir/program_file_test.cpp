@@ -9,7 +9,9 @@
 #include <fstream>
 #include <set>
 
+#include "ir/builder.h"
 #include "ir/provenance_file.h"
+#include "ops/upsample_nearest/upsample_nearest.op.h"
 #include "tests/support/paths.h"
 #include "tests/support/sample_program.h"
 
@@ -75,6 +77,34 @@ TEST(ProgramBytes, KeepTheMeaningAndDropProvenance) {
   EXPECT_TRUE(decoded->provenance.op_modules.empty());
   EXPECT_EQ(decoded->values[3].name, "blocks.0.b");
   EXPECT_EQ(decoded->ops[2].attrs, program.ops[2].attrs);
+}
+
+/// An attribute that operations learnt later is as if it were not there until it says something.
+TEST(ProgramBytes, HoldOptionalAttributesOnlyWhereTheySaySomething) {
+  const auto upsampled = [](bool channels_last) {
+    Builder b("upsampled");
+    const Value x = b.input("x", {DType::kF32, {1, 2, 3, 4}});
+    b.output("y", ops::upsample_nearest(b, x, 2, channels_last));
+    return std::move(*b.finish());
+  };
+  const Program plain = upsampled(false), last = upsampled(true);
+  const auto holds_name = [](const Program& program) {
+    const std::vector<std::byte> bytes = encode(program);
+    constexpr std::string_view kName = "channels_last";
+    return std::search(bytes.begin(), bytes.end(), kName.begin(), kName.end(),
+                       [](std::byte b, char c) { return static_cast<char>(b) == c; }) != bytes.end();
+  };
+  EXPECT_FALSE(holds_name(plain));
+  EXPECT_TRUE(holds_name(last));
+  for (const Program* program : {&plain, &last}) {
+    const auto decoded = decode(encode(*program));
+    ASSERT_TRUE(decoded) << decoded.error().message;
+    EXPECT_EQ(decoded->ops[0].attrs, program->ops[0].attrs);
+    EXPECT_EQ(fingerprint(*decoded), fingerprint(*program));
+  }
+  EXPECT_NE(fingerprint(plain), fingerprint(last));
+  // From before there was such an attribute.
+  EXPECT_EQ(fingerprint(plain), "dc1128f6ed996a97be888c28dd50a569f2039e82f728dfded44cd39b41e5cfec");
 }
 
 TEST(ProgramBytes, KeepTheSignOfZero) {

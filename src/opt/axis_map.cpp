@@ -147,15 +147,18 @@ Found of_attention(const OpView& op, int axis) {
 
 Found of_conv2d(const OpView& op, int axis) {
   if (axis == 0) return first_operand(op, axis);
-  if (axis != 1 || op.i64("groups") != 1) return {};
+  const int channels = op.flag("channels_last") ? 3 : 1;
+  if (axis != channels || op.i64("groups") != 1) return {};
   AxisMap map;
   map.operand_axes.assign(op.n_ins(), 0);
   map.operand_axes[0] = {};
   return map;
 }
 
-Found of_planes(const OpView& op, int axis) {
-  if (axis > 1) return {};
+/// Images are apart, and so are channels.
+Found of_upsample(const OpView& op, int axis) {
+  const int channels = op.flag("channels_last") ? 3 : 1;
+  if (axis != 0 && axis != channels) return {};
   return first_operand(op, axis);
 }
 
@@ -185,7 +188,7 @@ constexpr Entry kEntries[] = {
     {&ops::kRotary, of_rotary},
     {&ops::kAttention, of_attention},
     {&ops::kConv2d, of_conv2d},
-    {&ops::kUpsampleNearest, of_planes},
+    {&ops::kUpsampleNearest, of_upsample},
     {&ops::kTimestepEmbedding, of_first_axis},
 };
 

@@ -34,6 +34,8 @@ operations
   %13 = rotary(%x, %cos, %cos) {interleaved = true} : f32[2, 6, 4, 8]
   %14 = rms_norm(%x, %row) {eps = 1e-06} : f32[2, 6, 4, 8]
   %15 = attention(%x, %x, %x) {causal = true, scale = 1} : f32[2, 6, 4, 8]
+  %16 = upsample_nearest(%x) {factor = 2} : f32[2, 6, 8, 16]
+  %17 = upsample_nearest(%x) {factor = 2, channels_last = true} : f32[2, 12, 8, 8]
 
 outputs
   a = %7
@@ -45,6 +47,8 @@ outputs
   g = %13
   h = %14
   i = %15
+  j = %16
+  k = %17
 )";
 
 class AxisMapTest : public ::testing::Test {
@@ -99,6 +103,14 @@ TEST_F(AxisMapTest, RotaryTablesGoWithPositions) {
 TEST_F(AxisMapTest, ANormJoinsItsAxis) {
   EXPECT_EQ(axes(14, 2), (Axes{2, kWhole}));
   EXPECT_EQ(axes(14, 3), std::nullopt);
+}
+
+TEST_F(AxisMapTest, AnUpsamplingKeepsImagesAndChannelsApart) {
+  EXPECT_EQ(axes(16, 1), (Axes{1}));
+  EXPECT_EQ(axes(16, 3), std::nullopt);
+  EXPECT_EQ(axes(17, 0), (Axes{0}));
+  EXPECT_EQ(axes(17, 1), std::nullopt);
+  EXPECT_EQ(axes(17, 3), (Axes{3}));
 }
 
 }  // namespace dif::opt

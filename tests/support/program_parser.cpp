@@ -197,14 +197,17 @@ class Parser {
   }
 
   static Status attrs(Line& line, ir::Op& op) {
+    bool any = false;
     for (const ir::AttrDef& def : op.def->attrs) {
-      DIF_TRY(line.expect(op.attrs.empty() ? "{" : ","));
+      op.attrs.push_back(def.fallback);
+      if (def.optional && !line.take(any ? "," : "{")) continue;
+      if (!def.optional) DIF_TRY(line.expect(any ? "," : "{"));
+      any = true;
       DIF_TRY(line.expect(def.name));
       DIF_TRY(line.expect("="));
-      op.attrs.push_back(def.fallback);
       DIF_TRY(line.attr(op.attrs.back()));
     }
-    return op.attrs.empty() ? ok() : line.expect("}");
+    return any ? line.expect("}") : ok();
   }
 
   Status output(Line& line) {

@@ -30,6 +30,7 @@ std::span<const runtime::KernelEntry> kernel_list() {
         {&ops::kRmsNorm, "simd_rms_norm", make_rms_norm},
         {&ops::kLayerNorm, "simd_layer_norm", make_layer_norm},
         {&ops::kGroupNorm, "simd_group_norm", make_group_norm},
+        {&ops::kGroupNorm, "simd_group_norm_channels_last", make_group_norm_channels_last},
         {&ops::kRotary, "simd_rotary", make_rotary},
         {&ops::kAdd, "simd_add", make_add},
         {&ops::kSub, "simd_sub", make_sub},

@@ -27,6 +27,7 @@ MakeResult make_attention(const KernelRequest& request);
 MakeResult make_rms_norm(const KernelRequest& request);
 MakeResult make_layer_norm(const KernelRequest& request);
 MakeResult make_group_norm(const KernelRequest& request);
+MakeResult make_group_norm_channels_last(const KernelRequest& request);
 MakeResult make_rotary(const KernelRequest& request);
 
 MakeResult make_add(const KernelRequest& request);

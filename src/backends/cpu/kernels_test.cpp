@@ -212,10 +212,11 @@ struct ConvCase {
   Shape x, w;
   std::vector<std::int64_t> strides = {1, 1}, pads = {1, 1, 1, 1};
   std::int64_t groups = 1;
+  bool channels_last = false;
 };
 
 std::unique_ptr<KernelRun> conv_run(DType dtype, const ConvCase& c, bool constant = true) {
-  return std::make_unique<KernelRun>(ops::kConv2d, Attrs{c.strides, c.pads, c.groups},
+  return std::make_unique<KernelRun>(ops::kConv2d, Attrs{c.strides, c.pads, c.groups, c.channels_last},
                                      operands(random_tensor(dtype, c.x, 1), random_tensor(dtype, c.w, 2),
                                               random_tensor(dtype, {c.w.dim(0)}, 3)),
                                      constant ? std::vector<std::size_t>{1, 2} : std::vector<std::size_t>{});
@@ -227,7 +228,9 @@ TEST(CpuConv2d, AgreesWithF64) {
                             {{1, 24, 9, 11}, {40, 24, 3, 3}},
                             {{1, 3, 21, 20}, {32, 3, 3, 3}, {2, 2}, {0, 0, 1, 1}},
                             {{1, 48, 12, 12}, {32, 48, 1, 1}, {1, 1}, {0, 0, 0, 0}},
-                            {{1, 5, 7, 6}, {6, 5, 2, 3}, {1, 2}, {1, 0, 0, 2}}};
+                            {{1, 5, 7, 6}, {6, 5, 2, 3}, {1, 2}, {1, 0, 0, 2}},
+                            {{2, 30, 17, 32}, {48, 3, 3, 32}, {1, 1}, {1, 1, 1, 1}, 1, true},
+                            {{1, 21, 20, 16}, {32, 3, 3, 16}, {2, 2}, {0, 0, 1, 1}, 1, true}};
   for (const ConvCase& c : cases) {
     for (const bool constant : {true, false}) {
       const auto run = conv_run(DType::kF32, c, constant);
@@ -269,7 +272,8 @@ TEST(CpuConv2d, ToFewChannelsAgreesWithF64InTilesAndAtEdges) {
 TEST(CpuConv2d, ImagesThatAreCutIntoBandsHaveNoSeams) {
   const ConvCase cases[] = {{{2, 16, 300, 256}, {16, 16, 3, 3}},
                             {{1, 16, 603, 256}, {16, 16, 3, 3}, {2, 2}, {0, 0, 1, 1}},
-                            {{1, 8, 500, 260}, {16, 8, 3, 3}}};
+                            {{1, 8, 500, 260}, {16, 8, 3, 3}},
+                            {{2, 300, 256, 16}, {16, 3, 3, 16}, {1, 1}, {1, 1, 1, 1}, 1, true}};
   for (const ConvCase& c : cases) {
     const auto run = conv_run(DType::kF32, c);
     const HostTensor y = expected(*run, runtime::function_kernel<reference::conv2d>);
@@ -281,11 +285,11 @@ TEST(CpuConv2d, ImagesThatAreCutIntoBandsHaveNoSeams) {
 
 TEST(CpuConv2d, SameBytesForAnyNumberOfThreads) {
   const ConvCase cases[] = {
-      {{1, 8, 16, 16}, {64, 8, 3, 3}},     {{1, 64, 16, 16}, {64, 64, 3, 3}},
-      {{1, 64, 32, 32}, {64, 64, 3, 3}},   {{1, 64, 64, 64}, {48, 64, 3, 3}},
-      {{1, 48, 128, 128}, {32, 48, 3, 3}}, {{1, 32, 128, 128}, {32, 32, 3, 3}},
-      {{1, 32, 128, 128}, {3, 32, 3, 3}},  {{1, 64, 64, 64}, {48, 64, 1, 1}, {1, 1}, {0, 0, 0, 0}},
-      {{1, 512, 32, 32}, {512, 512, 3, 3}}};
+      {{1, 8, 16, 16}, {64, 8, 3, 3}},      {{1, 64, 16, 16}, {64, 64, 3, 3}},
+      {{1, 64, 32, 32}, {64, 64, 3, 3}},    {{1, 64, 64, 64}, {48, 64, 3, 3}},
+      {{1, 48, 128, 128}, {32, 48, 3, 3}},  {{1, 32, 128, 128}, {32, 32, 3, 3}},
+      {{1, 32, 128, 128}, {3, 32, 3, 3}},   {{1, 64, 64, 64}, {48, 64, 1, 1}, {1, 1}, {0, 0, 0, 0}},
+      {{1, 512, 32, 32}, {512, 512, 3, 3}}, {{1, 64, 64, 64}, {64, 3, 3, 64}, {1, 1}, {1, 1, 1, 1}, 1, true}};
   for (const ConvCase& c : cases)
     for (const DType dtype : {DType::kF32, DType::kBF16})
       expect_thread_invariance([&] { return conv_run(dtype, c); }, conv_kernel(dtype));
@@ -519,12 +523,15 @@ TEST(CpuNorms, HoldWhereTheMeanIsFarFromZero) {
       run_or_fail(rms, make_rms_norm);
       EXPECT_LT(relative_error(rms.y(), y), kSumTolerance) << width;
     }
-    KernelRun group(ops::kGroupNorm, {1e-6f, std::int64_t{4}},
-                    operands(random_tensor(DType::kF32, {2, 8, 61, 67}, 1, 1, 3000),
-                             random_tensor(DType::kF32, {8}, 2), random_tensor(DType::kF32, {8}, 3)));
-    const HostTensor y = expected(group, runtime::function_kernel<reference::group_norm>);
-    run_or_fail(group, make_group_norm);
-    EXPECT_LT(relative_error(group.y(), y), kSumTolerance);
+    for (const bool channels_last : {false, true}) {
+      const Shape shape = channels_last ? Shape{2, 61, 67, 24} : Shape{2, 24, 61, 67};
+      KernelRun group(ops::kGroupNorm, {1e-6f, std::int64_t{4}, channels_last},
+                      operands(random_tensor(DType::kF32, shape, 1, 1, 3000),
+                               random_tensor(DType::kF32, {24}, 2), random_tensor(DType::kF32, {24}, 3)));
+      const HostTensor y = expected(group, runtime::function_kernel<reference::group_norm>);
+      run_or_fail(group, channels_last ? make_group_norm_channels_last : make_group_norm);
+      EXPECT_LT(relative_error(group.y(), y), kSumTolerance) << channels_last;
+    }
   });
 }
 

@@ -139,7 +139,7 @@ TEST(WeightBudget, ConvolutionsWithoutRoomForWeightsGiveTheSameResults) {
     run = std::make_unique<KernelRun>(
         ops::kConv2d,
         std::vector<ir::Attr>{std::vector<std::int64_t>{1, 1}, std::vector<std::int64_t>{1, 1, 1, 1},
-                              std::int64_t{1}},
+                              std::int64_t{1}, false},
         std::move(operands), std::vector<std::size_t>{1});
   }
   ASSERT_TRUE(runs[0]->make(make_onednn_conv2d));

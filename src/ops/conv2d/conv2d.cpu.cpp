@@ -14,6 +14,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/weight_cache.h"
 #include "base/checked_math.h"
+#include "ops/conv2d/conv2d.op.h"
 
 namespace dif::cpu {
 
@@ -44,18 +45,9 @@ constexpr std::array<std::array<Layout, 2>, 6> kLayouts = {{{kBlocked16, kBlocke
                                                             {kInnermost, kInnermost},
                                                             {kPlanar, kPlanar}}};
 
-struct Geometry {
+struct Geometry : ops::Conv2dSizes {
   explicit Geometry(const ir::OpView& op)
-      : images(op.in(0).dim(0)),
-        ci(op.in(0).dim(1)),
-        h(op.in(0).dim(2)),
-        w(op.in(0).dim(3)),
-        co(op.out().dim(1)),
-        ho(op.out().dim(2)),
-        wo(op.out().dim(3)),
-        kh(op.in(1).dim(2)),
-        kw(op.in(1).dim(3)),
-        groups(op.i64("groups")),
+      : Conv2dSizes(ops::conv2d_sizes(op)),
         stride_h(op.i64s("strides")[0]),
         stride_w(op.i64s("strides")[1]),
         top(op.i64s("pads")[0]),
@@ -63,7 +55,7 @@ struct Geometry {
         bottom(op.i64s("pads")[2]),
         right(op.i64s("pads")[3]) {}
 
-  std::int64_t images, ci, h, w, co, ho, wo, kh, kw, groups, stride_h, stride_w, top, left, bottom, right;
+  std::int64_t stride_h, stride_w, top, left, bottom, right;
 };
 
 /// Output rows that one call computes, and the input rows and padding that it needs for them.
@@ -97,8 +89,10 @@ class Conv2d final : public runtime::Kernel {
   Status prepare(const KernelRequest& request) {
     cut_into_bands();
     std::string error;
-    for (const auto& [in, out] : kLayouts)
+    for (const auto& [in, out] : kLayouts) {
+      if (g_.channels_last && in.width != 0) continue;  // a band of rows is dense as it lies there
       if (try_layout(in, out, &error)) break;
+    }
     if (calls_.empty()) return runtime::declined("oneDNN has no fast convolution for it: {}", error);
     if (request.constants[1]) {
       DIF_TRY(onednn_guarded("packing weights", [&] { keep_packed(request); }));
@@ -221,7 +215,8 @@ class Conv2d final : public runtime::Kernel {
       convert(storage_, from, DType::kF32, upcast.data(), count);
       from = reinterpret_cast<const std::byte*>(upcast.data());
     }
-    const memory::desc plain(weight_dims(), weights_.data_type(), g_.groups == 1 ? Tag::oihw : Tag::goihw);
+    const Tag first = g_.groups == 1 ? Tag::oihw : Tag::goihw, last = g_.groups == 1 ? Tag::ohwi : Tag::gohwi;
+    const memory::desc plain(weight_dims(), weights_.data_type(), g_.channels_last ? last : first);
     memory source(plain, onednn_engine(), const_cast<std::byte*>(from)),
         target(weights_, onednn_engine(), to);
     dnnl::reorder(source, target).execute(onednn_stream(), source, target);
@@ -231,20 +226,28 @@ class Conv2d final : public runtime::Kernel {
   /// Whether the band lies in the caller's tensors as oneDNN reads or writes it. A stride may leave rows at
   /// the end of the image unread; then its channels lie further apart than those of the band.
   bool in_place(std::int64_t width) const {
-    return width == 1 && bands_.size() == 1 && bands_[0].in_rows == g_.h && storage_ == compute_;
+    if (storage_ != compute_) return false;
+    return g_.channels_last || (width == 1 && bands_.size() == 1 && bands_[0].in_rows == g_.h);
   }
 
   void run_band(const KernelArgs& args, std::byte* workspace, std::byte* weights, std::int64_t image,
                 const Band& band) {
     const Call& call = *find_call(band);
     const std::size_t size = dtype_size(storage_);
-    std::byte* const x = args.in[0].data<std::byte>() +
-                         static_cast<std::size_t>((image * g_.ci * g_.h + band.in_first) * g_.w) * size;
-    std::byte* const y = args.out[0].data<std::byte>() +
-                         static_cast<std::size_t>((image * g_.co * g_.ho + band.out_first) * g_.wo) * size;
+    // Channels last, a row of the image has all of them; else a row of the first plane.
+    const std::int64_t x_row =
+        g_.channels_last ? image * g_.h + band.in_first : image * g_.ci * g_.h + band.in_first;
+    const std::int64_t y_row =
+        g_.channels_last ? image * g_.ho + band.out_first : image * g_.co * g_.ho + band.out_first;
+    const std::int64_t x_width = g_.w * (g_.channels_last ? g_.ci : 1),
+                       y_width = g_.wo * (g_.channels_last ? g_.co : 1);
+    std::byte* const x = args.in[0].data<std::byte>() + static_cast<std::size_t>(x_row * x_width) * size;
+    std::byte* const y = args.out[0].data<std::byte>() + static_cast<std::size_t>(y_row * y_width) * size;
     std::byte* const in = in_place(in_width_) ? x : workspace + in_at_;
     std::byte* const out = in_place(out_width_) ? y : workspace + out_at_;
-    if (in != x)
+    if (in != x && g_.channels_last)
+      convert(storage_, x, compute_, in, band.in_rows * x_width);
+    else if (in != x)
       block_channels({g_.ci, band.in_rows * g_.w, g_.h * g_.w}, storage_, x, in_width_, compute_, in);
     dnnl::engine& engine = onednn_engine();
     std::unordered_map<int, memory> arguments = {
@@ -259,7 +262,9 @@ class Conv2d final : public runtime::Kernel {
                         memory({{g_.co}, memory::data_type::f32, Tag::x}, engine, bias_.data()));
     call.primitive.execute(onednn_stream(), arguments);
     onednn_stream().wait();
-    if (out != y)
+    if (out != y && g_.channels_last)
+      convert(compute_, out, storage_, y, band.out_rows * y_width);
+    else if (out != y)
       unblock_channels({g_.co, band.out_rows * g_.wo, g_.ho * g_.wo}, compute_, out, out_width_, storage_, y);
   }
 

@@ -3,6 +3,8 @@
 #include "backends/cuda/cudnn_graph.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/tile_text.h"
+#include "ops/add/add.op.h"
+#include "ops/conv2d/conv2d.op.h"
 
 namespace dif::cuda {
 
@@ -10,17 +12,22 @@ namespace {
 
 class DnnConvolution final : public runtime::Kernel {
  public:
-  explicit DnnConvolution(std::unique_ptr<DnnGraph> graph) : graph_(std::move(graph)) {}
+  /// `order`: which operand is which tensor of the graph, x, w, then bias and what is added, where there are
+  /// such.
+  DnnConvolution(std::shared_ptr<DnnGraph> graph, std::vector<std::size_t> order)
+      : graph_(std::move(graph)), order_(std::move(order)) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    std::vector<runtime::BufferView> tensors = {args.in[0].buffer, args.in[1].buffer, args.out[0].buffer};
-    if (args.in.size() > 2) tensors.push_back(args.in[2].buffer);
+    std::vector<runtime::BufferView> tensors;
+    for (const std::size_t operand : order_) tensors.push_back(args.in[operand].buffer);
+    tensors.insert(tensors.begin() + 2, args.out[0].buffer);
     return graph_->run(tensors, args.workspace);
   }
   std::uint64_t workspace_bytes() const override { return graph_->workspace_bytes(); }
 
  private:
-  std::unique_ptr<DnnGraph> graph_;
+  std::shared_ptr<DnnGraph> graph_;
+  std::vector<std::size_t> order_;
 };
 
 /// An implicit matrix product: rows are the channels of the result in one group, columns its pixels, and
@@ -32,20 +39,23 @@ convolve(const @T@* x, const @T@* w, const @T@* bias, @T@* y, int groups, int ch
          Index top, Index left, int biased) {
   const Index K = (Index)channels * kernel_height * kernel_width, N = (Index)out_height * out_width;
   const Index image = blockIdx.z / groups, group = blockIdx.z % groups;
-  x += (image * groups + group) * channels * height * width;
+  x += image * groups * channels * height * width + group * channels * (@last@ ? 1 : (Index)height * width);
   w += group * M * K;
-  y += (image * groups + group) * M * N;
+  y += image * groups * M * N + group * M * (@last@ ? 1 : N);
   bias += biased ? group * M : 0;
-  const auto a_at = [&](Index m, Index k) { return decode(w[m * K + k]); };
+  const int taps = kernel_height * kernel_width;
+  const auto a_at = [&](Index m, Index k) { return decode(w[m * K + (@last@ ? k % taps * channels + k / taps : k)]); };
   const auto b_at = [&](Index n, Index k) {
-    const int tap = (int)(k % (kernel_height * kernel_width)), channel = (int)(k / (kernel_height * kernel_width));
+    const int tap = (int)(k % taps), channel = (int)(k / taps);
     const Index row = n / out_width * row_step + tap / kernel_width - top;
     const Index column = n % out_width * column_step + tap % kernel_width - left;
     const bool inside = row >= 0 && row < height && column >= 0 && column < width;
-    return inside ? decode(x[((Index)channel * height + row) * width + column]) : 0.0f;
+    if (!inside) return 0.0f;
+    return decode(@last@ ? x[(row * width + column) * (groups * channels) + channel]
+                         : x[((Index)channel * height + row) * width + column]);
   };
   const auto put = [&](Index m, Index n, float sum) {
-    y[m * N + n] = encode<@T@>(biased ? sum + decode(bias[m]) : sum);
+    y[@last@ ? n * (groups * M) + m : m * N + n] = encode<@T@>(biased ? sum + decode(bias[m]) : sum);
   };
 @tile@}
 )";
@@ -55,17 +65,16 @@ class TiledConvolution final : public runtime::Kernel {
   TiledConvolution(CudaKernel kernel, const ir::OpView& op) : kernel_(kernel), op_(op) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    const Shape &x = op_.in(0).shape, &w = op_.in(1).shape, &y = op_.out().shape;
-    if (y.numel() == 0) return ok();
+    if (op_.out().numel() == 0) return ok();
+    const ops::Conv2dSizes s = ops::conv2d_sizes(op_);
     const auto integer = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-    const std::int64_t groups = op_.i64("groups"), m = y.dim(1) / groups;
     const auto &strides = op_.i64s("strides"), &pads = op_.i64s("pads");
     const bool biased = op_.has(2);
     return kernel_.launch(
-        {ceil_div(y.dim(2) * y.dim(3), kTileSize), ceil_div(m, kTileSize), x.dim(0) * groups},
+        {ceil_div(s.ho * s.wo, kTileSize), ceil_div(s.group_co(), kTileSize), s.images * s.groups},
         {args.in[0].buffer, args.in[1].buffer, args.in[biased ? 2 : 0].buffer, args.out[0].buffer,
-         integer(groups), integer(w.dim(1)), m, integer(x.dim(2)), integer(x.dim(3)), integer(w.dim(2)),
-         integer(w.dim(3)), integer(y.dim(2)), integer(y.dim(3)), strides[0], strides[1], pads[0], pads[1],
+         integer(s.groups), integer(s.group_ci()), s.group_co(), integer(s.h), integer(s.w), integer(s.kh),
+         integer(s.kw), integer(s.ho), integer(s.wo), strides[0], strides[1], pads[0], pads[1],
          std::int32_t{biased}});
   }
 
@@ -74,14 +83,8 @@ class TiledConvolution final : public runtime::Kernel {
   const ir::OpView& op_;
 };
 
-std::array<std::int64_t, 4> four(const Shape& shape) {
-  return {shape.dim(0), shape.dim(1), shape.dim(2), shape.dim(3)};
-}
-
-}  // namespace
-
-MakeResult make_dnn_conv2d(const KernelRequest& request) {
-  const ir::OpView& op = *request.op;
+/// The graph of a convolution, with something of the result's size added at the end if `added`.
+Result<std::shared_ptr<DnnGraph>> build_graph(runtime::Device* device, const ir::OpView& op, bool added) {
   DIF_TRY(computable(op));
   if (op.out().numel() == 0 || op.in(1).numel() == 0 || op.in(0).numel() == 0)
     return runtime::declined("cuDNN takes no empty tensors");
@@ -89,28 +92,56 @@ MakeResult make_dnn_conv2d(const KernelRequest& request) {
   const std::int64_t largest =
       std::max({*std::ranges::max_element(strides), *std::ranges::max_element(pads)});
   if (largest > 1 << 20) return runtime::declined("a stride or pad of {}", largest);
-  CudaDevice& device = device_of(request.device);
-  DIF_ASSIGN(void* const handle, device.dnn());
-  const ConvolutionShape shape = {.dtype = op.in(0).dtype,
-                                  .x = four(op.in(0).shape),
-                                  .w = four(op.in(1).shape),
-                                  .y = four(op.out().shape),
-                                  .strides = {strides[0], strides[1]},
-                                  .pads = {pads[0], pads[1], pads[2], pads[3]},
-                                  .channels_last = false,
-                                  .biased = op.has(2)};
-  DIF_ASSIGN(auto graph, build_convolution(handle, shape));
-  return std::make_unique<DnnConvolution>(std::move(graph));
+  DIF_ASSIGN(void* const handle, device_of(device).dnn());
+  const ops::Conv2dSizes s = ops::conv2d_sizes(op);
+  return build_convolution(handle, {.dtype = op.in(0).dtype,
+                                    .x = {s.images, s.ci, s.h, s.w},
+                                    .w = {s.co, s.group_ci(), s.kh, s.kw},
+                                    .y = {s.images, s.co, s.ho, s.wo},
+                                    .strides = {strides[0], strides[1]},
+                                    .pads = {pads[0], pads[1], pads[2], pads[3]},
+                                    .channels_last = s.channels_last,
+                                    .biased = op.has(2),
+                                    .added = added});
+}
+
+}  // namespace
+
+MakeResult make_dnn_conv2d(const KernelRequest& request) {
+  const ir::OpView& op = *request.op;
+  DIF_ASSIGN(auto graph, build_graph(request.device, op, false));
+  return std::make_unique<DnnConvolution>(
+      std::move(graph), op.has(2) ? std::vector<std::size_t>{0, 1, 2} : std::vector<std::size_t>{0, 1});
+}
+
+MakeResult make_dnn_conv2d_group(const runtime::GroupRequest& request) {
+  const ir::OpView& op = *request.ops[0].op;
+  if (&op.def() != &ops::kConv2d) return runtime::declined("it does not begin with a convolution");
+  const runtime::GroupOp& add = request.ops[1];
+  if (request.ops.size() != 2 || &add.op->def() != &ops::kAdd || request.n_outputs != 1 ||
+      request.ops[0].output != runtime::kNoOutput || add.operands[0].inside == add.operands[1].inside)
+    return runtime::declined("after a convolution only one addition to its result is fused");
+  const std::size_t other = add.operands[0].inside ? 1 : 0;
+  if (add.op->in(other).numel() != op.out().numel())
+    return runtime::declined("{} is added to {}", add.op->in(other), op.out());
+  DIF_ASSIGN(auto graph, build_graph(request.device, op, true));
+  std::vector<std::size_t> order;
+  for (const runtime::GroupOperand& operand : request.ops[0].operands) order.push_back(operand.index);
+  order.push_back(add.operands[other].index);
+  return std::make_unique<DnnConvolution>(std::move(graph), std::move(order));
 }
 
 MakeResult make_tiled_conv2d(const KernelRequest& request) {
   const ir::OpView& op = *request.op;
   DIF_TRY(computable(op));
-  const std::int64_t planes = op.in(0).dim(0) * op.i64("groups");
+  const ops::Conv2dSizes sizes = ops::conv2d_sizes(op);
+  const std::int64_t planes = sizes.images * sizes.groups;
   if (planes > 65535) return runtime::declined("{} images and groups are more than one launch takes", planes);
   DIF_ASSIGN(const CudaKernel kernel,
              device_of(request.device)
-                 .kernel(prelude() + fill(kText, {{"T", type_name(op.in(0).dtype)}, {"tile", tile_text()}}),
+                 .kernel(prelude() + fill(kText, {{"T", type_name(op.in(0).dtype)},
+                                                  {"last", sizes.channels_last ? "1" : "0"},
+                                                  {"tile", tile_text()}}),
                          "convolve", kTileThreads));
   return std::make_unique<TiledConvolution>(kernel, op);
 }

@@ -2,6 +2,7 @@
 
 #include "backends/reference/kernels.h"
 #include "ops/common/elements.ref.h"
+#include "ops/conv2d/conv2d.op.h"
 
 namespace dif::reference {
 
@@ -21,26 +22,34 @@ Columns inside(std::int64_t k, std::int64_t pad, std::int64_t stride, std::int64
   return {std::min(first, out), std::min(last, out)};
 }
 
-/// The geometry of one convolution.
-struct Geometry {
-  Shape in, kernel, out;
-  std::int64_t row_stride, column_stride, top, left;
-  std::int64_t channels_per_group;  ///< of the result
+/// Where an element [c, position] of an image, or of one filter, lies: planes of positions, or channels
+/// innermost.
+struct Layout {
+  std::int64_t channels, positions;
+  bool channels_last;
+
+  std::int64_t at(std::int64_t c, std::int64_t position) const {
+    return channels_last ? position * channels + c : c * positions + position;
+  }
 };
 
-/// Adds to `sums`, one row of the result, what kernel channel `weights` [Kh, Kw] of one input channel gives.
+/// Adds to `sums`, one row of the result, what channel `c` of one filter (its first element is
+/// `first_weight`) gives with `plane` [H, W], the channel of the input that it reads.
 template <DType dtype>
-void add_channel(const Geometry& g, const double* channel, const Elements<dtype>& w,
-                 std::int64_t first_weight, std::int64_t out_row, std::vector<double>& sums) {
-  for (std::int64_t kh = 0; kh < g.kernel.dim(2); ++kh) {
-    const std::int64_t row = out_row * g.row_stride + kh - g.top;
-    if (row < 0 || row >= g.in.dim(2)) continue;
-    const double* line = channel + row * g.in.dim(3);
-    for (std::int64_t kw = 0; kw < g.kernel.dim(3); ++kw) {
-      const double weight = static_cast<double>(w[first_weight + kh * g.kernel.dim(3) + kw]);
-      const Columns range = inside(kw, g.left, g.column_stride, g.in.dim(3), g.out.dim(3));
+void add_channel(const ir::OpView& op, const ops::Conv2dSizes& s, const double* plane,
+                 const Elements<dtype>& w, std::int64_t first_weight, std::int64_t c, std::int64_t out_row,
+                 std::vector<double>& sums) {
+  const auto &strides = op.i64s("strides"), &pads = op.i64s("pads");
+  const Layout filter = {s.group_ci(), s.kh * s.kw, s.channels_last};
+  for (std::int64_t kh = 0; kh < s.kh; ++kh) {
+    const std::int64_t row = out_row * strides[0] + kh - pads[0];
+    if (row < 0 || row >= s.h) continue;
+    const double* line = plane + row * s.w;
+    for (std::int64_t kw = 0; kw < s.kw; ++kw) {
+      const double weight = static_cast<double>(w[first_weight + filter.at(c, kh * s.kw + kw)]);
+      const Columns range = inside(kw, pads[1], strides[1], s.w, s.wo);
       for (std::int64_t j = range.first; j < range.last; ++j)
-        sums[static_cast<std::size_t>(j)] += weight * line[j * g.column_stride + kw - g.left];
+        sums[static_cast<std::size_t>(j)] += weight * line[j * strides[1] + kw - pads[1]];
     }
   }
 }
@@ -48,28 +57,30 @@ void add_channel(const Geometry& g, const double* channel, const Elements<dtype>
 }  // namespace
 
 Status conv2d(const ir::OpView& op, const runtime::KernelArgs& args) {
-  const auto &strides = op.i64s("strides"), &pads = op.i64s("pads");
-  const Geometry g = {op.in(0).shape, op.in(1).shape, op.out().shape, strides[0],
-                      strides[1],     pads[0],        pads[1],        op.out().dim(1) / op.i64("groups")};
   if (op.out().numel() == 0) return ok();
+  const ops::Conv2dSizes s = ops::conv2d_sizes(op);
   return for_float(op.out().dtype, [&]<DType dtype>() {
     const Elements<dtype> x(args.in[0]), w(args.in[1]), y(args.out[0]);
-    const std::int64_t channels = g.kernel.dim(1), taps = g.kernel.dim(2) * g.kernel.dim(3);
-    const std::int64_t channel_size = g.in.dim(2) * g.in.dim(3), image_size = g.in.dim(1) * channel_size;
-    std::vector<double> image(static_cast<std::size_t>(image_size)),
-        sums(static_cast<std::size_t>(g.out.dim(3)));
-    for (std::int64_t n = 0; n < g.out.dim(0); ++n) {
-      x.decode(n * image_size, image_size, image.data());
-      for (std::int64_t co = 0; co < g.out.dim(1); ++co) {
+    const Layout in = {s.ci, s.h * s.w, s.channels_last}, out = {s.co, s.ho * s.wo, s.channels_last};
+    const std::int64_t filter_size = s.group_ci() * s.kh * s.kw;
+    std::vector<double> planes(static_cast<std::size_t>(s.ci * s.h * s.w)),
+        sums(static_cast<std::size_t>(s.wo));
+    for (std::int64_t n = 0; n < s.images; ++n) {
+      const std::int64_t first_in = n * s.ci * s.h * s.w, first_out = n * s.co * s.ho * s.wo;
+      for (std::int64_t c = 0; c < s.ci; ++c)
+        for (std::int64_t p = 0; p < s.h * s.w; ++p)
+          planes[static_cast<std::size_t>(c * s.h * s.w + p)] =
+              static_cast<double>(x[first_in + in.at(c, p)]);
+      for (std::int64_t co = 0; co < s.co; ++co) {
         const double bias = op.has(2) ? static_cast<double>(Elements<dtype>(args.in[2])[co]) : 0.0;
-        const std::int64_t first_channel = co / g.channels_per_group * channels;
-        for (std::int64_t i = 0; i < g.out.dim(2); ++i) {
+        const std::int64_t first_channel = co / s.group_co() * s.group_ci();
+        for (std::int64_t i = 0; i < s.ho; ++i) {
           std::ranges::fill(sums, bias);
-          for (std::int64_t c = 0; c < channels; ++c)
-            add_channel(g, image.data() + (first_channel + c) * channel_size, w, (co * channels + c) * taps,
-                        i, sums);
-          const std::int64_t first = ((n * g.out.dim(1) + co) * g.out.dim(2) + i) * g.out.dim(3);
-          for (std::int64_t j = 0; j < g.out.dim(3); ++j) y.set(first + j, sums[static_cast<std::size_t>(j)]);
+          for (std::int64_t c = 0; c < s.group_ci(); ++c)
+            add_channel(op, s, planes.data() + (first_channel + c) * s.h * s.w, w, co * filter_size, c, i,
+                        sums);
+          for (std::int64_t j = 0; j < s.wo; ++j)
+            y.set(first_out + out.at(co, i * s.wo + j), sums[static_cast<std::size_t>(j)]);
         }
       }
     }

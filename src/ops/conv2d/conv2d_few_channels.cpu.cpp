@@ -7,6 +7,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/storage.h"
 #include "base/checked_math.h"
+#include "ops/conv2d/conv2d.op.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv2d/conv2d_few_channels.cpu.cpp"
@@ -162,17 +163,17 @@ class FewChannels final : public runtime::Kernel {
  public:
   explicit FewChannels(const KernelRequest& request) {
     const ir::OpView& op = *request.op;
-    const ir::TensorType &x = op.in(0), &w = op.in(1);
-    images_ = x.dim(0);
-    run_.dtype = x.dtype;
-    run_.ci = x.dim(1);
-    run_.h = x.dim(2);
-    run_.w = x.dim(3);
-    run_.co = op.out().dim(1);
-    run_.ho = op.out().dim(2);
-    run_.wo = op.out().dim(3);
-    run_.kh = w.dim(2);
-    run_.kw = w.dim(3);
+    const ops::Conv2dSizes sizes = ops::conv2d_sizes(op);
+    images_ = sizes.images;
+    run_.dtype = op.in(0).dtype;
+    run_.ci = sizes.ci;
+    run_.h = sizes.h;
+    run_.w = sizes.w;
+    run_.co = sizes.co;
+    run_.ho = sizes.ho;
+    run_.wo = sizes.wo;
+    run_.kh = sizes.kh;
+    run_.kw = sizes.kw;
     run_.top = op.i64s("pads")[0];
     run_.left = op.i64s("pads")[1];
     order_weights(request);
@@ -243,6 +244,7 @@ class FewChannels final : public runtime::Kernel {
 MakeResult make_few_channel_conv2d(const KernelRequest& request) {
   const ir::OpView& op = *request.op;
   if (op.out().numel() == 0 || op.in(1).numel() == 0) return runtime::declined("nothing to convolve");
+  if (op.flag("channels_last")) return runtime::declined("channels last");
   if (op.out().dim(1) > kMostChannels)
     return runtime::declined("{} channels of the result > {}", op.out().dim(1), kMostChannels);
   if (op.i64("groups") != 1) return runtime::declined("groups of channels");

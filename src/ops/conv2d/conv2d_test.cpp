@@ -17,8 +17,9 @@ ir::TensorType f32(const Shape& shape) {
   return {DType::kF32, shape};
 }
 
-std::vector<ir::Attr> attrs(Numbers strides, Numbers pads, std::int64_t groups = 1) {
-  return {std::move(strides), std::move(pads), groups};
+std::vector<ir::Attr> attrs(Numbers strides, Numbers pads, std::int64_t groups = 1,
+                            bool channels_last = false) {
+  return {std::move(strides), std::move(pads), groups, channels_last};
 }
 
 }  // namespace
@@ -35,6 +36,13 @@ TEST(Conv2dVerify, C2_RejectsGroupsThatDoNotFit) {
   EXPECT_TRUE(breaks("C2", kConv2d, {x, f32({6, 1, 3, 3})}, attrs({1, 1}, {0, 0, 0, 0}, 4)));
   EXPECT_TRUE(breaks("C2", kConv2d, {x, f32({6, 3, 3, 3})}, attrs({1, 1}, {0, 0, 0, 0}, 2)));
   EXPECT_TRUE(holds(kConv2d, {x, f32({6, 2, 3, 3})}, attrs({1, 1}, {0, 0, 0, 0}, 2)));
+}
+
+TEST(Conv2dVerify, C2_FindsTheChannelsLast) {
+  const std::vector<ir::Attr> last = attrs({1, 1}, {0, 0, 0, 0}, 1, true);
+  EXPECT_TRUE(holds(kConv2d, {f32({1, 8, 9, 4}), f32({6, 3, 3, 4})}, last));
+  EXPECT_TRUE(breaks("C2", kConv2d, {f32({1, 8, 9, 4}), f32({6, 4, 3, 3})}, last));
+  EXPECT_TRUE(breaks("C2", kConv2d, {f32({1, 4, 8, 9}), f32({6, 3, 3, 4})}, last));
 }
 
 TEST(Conv2dVerify, C3_RejectsABiasOfAnotherSize) {
@@ -70,6 +78,20 @@ TEST(Conv2dInfer, CountsThePlacesOfTheKernel) {
   EXPECT_EQ(inferred(kConv2d, {x, w}, attrs({2, 3}, {1, 1, 1, 1})), f32({2, 6, 5, 3}));
   // Padding below and to the right alone, as a downsampling block has it.
   EXPECT_EQ(inferred(kConv2d, {f32({1, 4, 8, 8}), w}, attrs({2, 2}, {0, 0, 1, 1})), f32({1, 6, 4, 4}));
+}
+
+TEST(Conv2dInfer, KeepsChannelsLast) {
+  EXPECT_EQ(inferred(kConv2d, {f32({2, 9, 8, 4}), f32({6, 3, 5, 4})}, attrs({2, 1}, {1, 0, 1, 0}, 1, true)),
+            f32({2, 5, 4, 6}));
+}
+
+TEST(Conv2dReference, ReadsAndWritesChannelsLast) {
+  Sheet sheet;
+  // Two channels of a row of three pixels: 1 2 3 and 10 20 30; two filters of one tap.
+  const ir::Value x = sheet.f32({1, 1, 3, 2}, {1, 10, 2, 20, 3, 30}),
+                  w = sheet.f32({2, 1, 1, 2}, {1, 1, 0, 2}), bias = sheet.f32({2}, {0, 0.5});
+  EXPECT_EQ(sheet.run(ops::conv2d(sheet.builder, x, w, bias, {.channels_last = true})),
+            (std::vector<float>{11, 20.5, 22, 40.5, 33, 60.5}));
 }
 
 TEST(Conv2dReference, CorrelatesWithoutTurningTheKernel) {
@@ -119,8 +141,13 @@ Instance conv2d_instance(Random& random, DType dtype) {
   const std::int64_t height = std::max(random.size(20), rows), width = std::max(random.size(40), columns);
   const std::int64_t in = random.size(20), out = random.size(20),
                      n = random.one_in(24) ? 0 : random.between(1, 2);
-  const ir::Value x = one.input(random.normal({dtype, {n, in * options.groups, height, width}}));
-  const ir::Value w = one.weight(random.normal({dtype, {out * options.groups, in, rows, columns}}, 0.25));
+  options.channels_last = random.one_in(2);
+  const auto image = [&](std::int64_t first, std::int64_t channels, std::int64_t h, std::int64_t w) {
+    return options.channels_last ? Shape{first, h, w, channels} : Shape{first, channels, h, w};
+  };
+  const ir::Value x = one.input(random.normal({dtype, image(n, in * options.groups, height, width)}));
+  const ir::Value w =
+      one.weight(random.normal({dtype, image(out * options.groups, in, rows, columns)}, 0.25));
   std::optional<ir::Value> bias;
   if (!random.one_in(3)) bias = one.weight(random.normal({dtype, {out * options.groups}}));
   return one.finish(ops::conv2d(one.builder, x, w, bias, options),

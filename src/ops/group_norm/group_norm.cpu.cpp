@@ -110,6 +110,7 @@ MakeResult make_group_norm(const KernelRequest& request) {
     std::int64_t n_groups_ = 0;
   };
   if (request.op->in(0).numel() == 0) return runtime::declined("there is nothing to normalise");
+  if (request.op->flag("channels_last")) return runtime::declined("channels last");
   return std::make_unique<GroupNorm>(*request.op);
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels.h"
+#include "ops/group_norm/group_norm.op.h"
 
 namespace dif::cuda {
 
@@ -14,17 +15,25 @@ constexpr std::int64_t kElementsOfBlock = 8192;
 /// Moments of a chunk about its own mean; the apply kernel joins those of a group in their order, by the
 /// formula of Chan, Golub and LeVeque (1979).
 constexpr const char* kText = R"(
+// Where a group starts, and where its element i lies from there: one after the other, or channels innermost.
+inline Index start_of(Index group, Index size, int groups, int group_channels) {
+  return @last@ ? group / groups * size * groups + group % groups * group_channels : group * size;
+}
+inline Index place_of(Index i, int groups, int group_channels) {
+  return @last@ ? i / group_channels * groups * group_channels + i % group_channels : i;
+}
+
 extern "C" __global__ void __launch_bounds__(256)
-moments(const @T@* x, float2* found, Index size, int chunks) {
+moments(const @T@* x, float2* found, Index size, int chunks, int groups, int group_channels) {
   __shared__ float scratch[32];
   const Index first = (Index)blockIdx.x * @chunk@;
-  x += (Index)blockIdx.y * size + first;
+  x += start_of(blockIdx.y, size, groups, group_channels);
   const int n = (int)min((Index)@chunk@, size - first);
   float sum = 0, squares = 0;
-  for (int i = threadIdx.x; i < n; i += 256) sum += decode(x[i]);
+  for (int i = threadIdx.x; i < n; i += 256) sum += decode(x[place_of(first + i, groups, group_channels)]);
   const float mean = block_sum(sum, scratch) / n;
   for (int i = threadIdx.x; i < n; i += 256) {
-    const float d = decode(x[i]) - mean;
+    const float d = decode(x[place_of(first + i, groups, group_channels)]) - mean;
     squares += d * d;
   }
   squares = block_sum(squares, scratch);
@@ -51,16 +60,17 @@ apply(const @T@* x, const @T@* w, const @T@* bias, @T@* y, const float2* found, 
   __syncthreads();
   const float mean = known[0], scale = known[1];
   const Index end = min(size, ((Index)blockIdx.x + 1) * @per_block@);
-  x += group * size;
-  y += group * size;
+  x += start_of(group, size, groups, group_channels);
+  y += start_of(group, size, groups, group_channels);
   for (Index i = (Index)blockIdx.x * @per_block@ + threadIdx.x * @V@; i < end; i += 256 * @V@) {
-    const int channel = (int)(group % groups) * group_channels + (int)(i / positions);
+    const Index at = place_of(i, groups, group_channels);
+    const int channel = (int)(group % groups) * group_channels + (int)(@last@ ? i % group_channels : i / positions);
     const float factor = decode(w[channel]), shift = decode(bias[channel]);
     alignas(16) @T@ v[@V@];
-    load<@V@>(x + i, v);
+    load<@V@>(x + at, v);
 #pragma unroll
     for (int k = 0; k < @V@; ++k) v[k] = encode<@T@>((decode(v[k]) - mean) * scale * factor + shift);
-    store<@V@>(y + i, v);
+    store<@V@>(y + at, v);
   }
 }
 )";
@@ -70,20 +80,21 @@ class GroupNorm final : public runtime::Kernel {
   GroupNorm(CudaKernel moments, CudaKernel apply, const ir::OpView& op)
       : moments_(moments),
         apply_(apply),
-        groups_(op.i64("groups")),
-        channels_(op.in(0).dim(1) / groups_),
-        n_groups_(op.in(0).dim(0) * groups_),
-        size_(n_groups_ == 0 ? 0 : op.in(0).numel() / n_groups_),
+        sizes_(ops::group_norm_sizes(op)),
+        n_groups_(sizes_.images * sizes_.groups),
+        size_(sizes_.group_channels() * sizes_.positions),
         eps_(op.f32("eps")) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    if (size_ == 0) return ok();
+    if (args.out[0].type->numel() == 0) return ok();
     const auto chunks = static_cast<std::int32_t>(ceil_div(size_, kChunk));
-    DIF_TRY(moments_.launch({chunks, n_groups_}, {args.in[0].buffer, args.workspace, size_, chunks}));
+    const auto groups = static_cast<std::int32_t>(sizes_.groups),
+               channels = static_cast<std::int32_t>(sizes_.group_channels());
+    DIF_TRY(moments_.launch({chunks, n_groups_},
+                            {args.in[0].buffer, args.workspace, size_, chunks, groups, channels}));
     return apply_.launch({ceil_div(size_, kElementsOfBlock), n_groups_},
                          {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer,
-                          args.workspace, size_, chunks, static_cast<std::int32_t>(groups_),
-                          static_cast<std::int32_t>(channels_), size_ / channels_, eps_});
+                          args.workspace, size_, chunks, groups, channels, sizes_.positions, eps_});
   }
 
   std::uint64_t workspace_bytes() const override {
@@ -92,7 +103,8 @@ class GroupNorm final : public runtime::Kernel {
 
  private:
   CudaKernel moments_, apply_;
-  const std::int64_t groups_, channels_, n_groups_, size_;
+  const ops::GroupNormSizes sizes_;
+  const std::int64_t n_groups_, size_;
   const float eps_;
 };
 
@@ -102,16 +114,16 @@ MakeResult make_group_norm(const KernelRequest& request) {
   const ir::OpView& op = *request.op;
   DIF_TRY(computable(op));
   constexpr std::int64_t kMostGroups = 65535;
-  const std::int64_t n_groups = op.in(0).dim(0) * op.i64("groups");
+  const ops::GroupNormSizes sizes = ops::group_norm_sizes(op);
+  const std::int64_t n_groups = sizes.images * sizes.groups;
   if (n_groups > kMostGroups)
     return runtime::declined("{} groups, at most {} are one launch", n_groups, kMostGroups);
   // V elements lie in one channel.
-  const std::int64_t positions =
-      op.in(0).numel() == 0 ? 1 : op.in(0).numel() / op.in(0).dim(0) / op.in(0).dim(1);
-  std::int64_t vector = 16 / static_cast<std::int64_t>(dtype_size(op.in(0).dtype));
-  while (positions % vector != 0) vector /= 2;
+  std::int64_t vector = sizes.channels_last ? 1 : 16 / static_cast<std::int64_t>(dtype_size(op.in(0).dtype));
+  while (sizes.positions % vector != 0) vector /= 2;
   const std::string text = prelude() + fill(kText, {{"T", type_name(op.in(0).dtype)},
                                                     {"V", fmt::format("{}", vector)},
+                                                    {"last", sizes.channels_last ? "1" : "0"},
                                                     {"chunk", fmt::format("{}", kChunk)},
                                                     {"per_block", fmt::format("{}", kElementsOfBlock)}});
   CudaDevice& device = device_of(request.device);

@@ -1,5 +1,6 @@
 #include "backends/opencl/kernels.h"
 #include "backends/opencl/row_sums.h"
+#include "ops/group_norm/group_norm.op.h"
 
 namespace dif::opencl {
 
@@ -30,19 +31,54 @@ void group_norm(@buffers@int groups, int group_channels, int positions, float ep
 }
 )";
 
+/// The same for channels last; sums begin anew at times, so that errors do not grow with the group.
+constexpr const char* kChannelsLast = R"(
+kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void group_norm(@buffers@int groups, int group_channels, int positions, float eps) {
+  VIEW(const @S@_bits, x);
+  VIEW(const @S@_bits, w);
+  VIEW(const @S@_bits, bias);
+  VIEW(@S@_bits, y);
+  const int group = get_global_id(0) % groups, channels = groups * group_channels;
+  const long start = (long)(get_global_id(0) / groups) * positions * channels + group * group_channels;
+  const float size = (float)group_channels * positions;
+  float found[2] = {0, 0};
+  for (int pass = 0; pass < 2; ++pass) {
+    const float centre = pass == 0 ? 0 : found[0] / size;
+    for (int first = 0; first < positions; first += 256) {
+      const int end = min(positions, first + 256);
+      float part = 0;
+      for (int p = first; p < end; ++p)
+        for (int c = 0; c < group_channels; ++c) {
+          const float v = load_@S@(x, start + (long)p * channels + c) - centre;
+          part += pass == 0 ? v : v * v;
+        }
+      found[pass] += part;
+    }
+  }
+  const float mean = found[0] / size, scale = 1.0f / sqrt(found[1] / size + eps);
+  for (int p = 0; p < positions; ++p)
+    for (int c = 0; c < group_channels; ++c) {
+      const long at = start + (long)p * channels + c;
+      const int channel = group * group_channels + c;
+      const float v = (load_@S@(x, at) - mean) * scale * load_@S@(w, channel) + load_@S@(bias, channel);
+      store_@S@(y, at, v);
+    }
+}
+)";
+
 class GroupNorm final : public runtime::Kernel {
  public:
   GroupNorm(ClKernel kernel, const ir::OpView& op) : kernel_(std::move(kernel)), op_(op) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    const ir::TensorType& x = op_.in(0);
-    if (x.numel() == 0) return ok();
-    const std::int64_t groups = op_.i64("groups"), channels = x.dim(1);
-    const std::int64_t positions = x.numel() / x.dim(0) / channels;
+    if (op_.in(0).numel() == 0) return ok();
+    const ops::GroupNormSizes sizes = ops::group_norm_sizes(op_);
     const auto integer = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
-    return kernel_.launch({x.dim(0) * groups, 1, 1},
-                          {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer,
-                           integer(groups), integer(channels / groups), integer(positions), op_.f32("eps")});
+    return kernel_.launch(
+        {sizes.images * sizes.groups, 1, 1},
+        {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer, integer(sizes.groups),
+         integer(sizes.group_channels()), integer(sizes.positions), op_.f32("eps")});
   }
 
  private:
@@ -58,7 +94,8 @@ MakeResult make_group_norm(const KernelRequest& request) {
   const DType dtype = op.in(0).dtype;
   const std::string text =
       prelude() + row_sums(dtype) +
-      fill(kText, {{"buffers", buffer_parameters({"x", "w", "bias", "y"})}, {"S", storage(dtype)}});
+      fill(op.flag("channels_last") ? kChannelsLast : kText,
+           {{"buffers", buffer_parameters({"x", "w", "bias", "y"})}, {"S", storage(dtype)}});
   DIF_ASSIGN(ClKernel kernel, device_of(request.device).kernel(text, "group_norm", kLocal));
   return std::make_unique<GroupNorm>(std::move(kernel), op);
 }
