@@ -169,7 +169,8 @@ class Generate {
     DIF_TRY(choose_dtypes());
     DIF_TRY(choose_noise());
     if (given("--passes")) passes_text_ = options_.passes;
-    DIF_ASSIGN(settings_.passes, opt::parse_pipeline(passes_text_));
+    DIF_ASSIGN(opt::Pipeline passes, opt::parse_pipeline(passes_text_));
+    if (passes_text_ != "default") settings_.passes = std::move(passes);
     settings_.allow_nonfinite = options_.allow_nonfinite;
     settings_.strict_prompt = options_.strict_prompt;
     if (given("--guidance") && !model_->supports_guidance() && settings_.guidance != 1.0f)
@@ -261,7 +262,7 @@ class Generate {
   Status emit_programs() {
     DIF_ASSIGN(frontends::Chain chain, build_chain(*model_, settings_));
     if (given("--passes")) {
-      DIF_TRY(optimize_chain(chain, settings_.passes));
+      DIF_TRY(optimize_chain(chain, settings_.passes.value_or(opt::default_pipeline())));
     }
     return export_chain(chain, options_.emit_programs);
   }

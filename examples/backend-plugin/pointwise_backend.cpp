@@ -295,6 +295,8 @@ const dif_backend_api kApi = {
     [](const dif_value* value, void* data, std::uint64_t bytes, dif_error* error) {
       return value_copy(value, data, value->elements.data(), bytes, error);
     },
+    /*prefers=*/0,
+    /*reserved=*/0,
 };
 
 }  // namespace

@@ -25,9 +25,10 @@ extern "C" {
  * function that lies past the plug-in's struct_size. A minor version appends members, or gives a meaning to
  * reserved ones where 0 keeps the old one:
  *   1.1  dif_context_options.flags (was reserved), dif_prepare_options.flags, dif_report.context_... and
- *        n_host_operations */
+ *        n_host_operations
+ *   1.2  dif_backend_api.prefers */
 #define DIF_ABI_MAJOR 1
-#define DIF_ABI_MINOR 1
+#define DIF_ABI_MINOR 2
 
 #define DIF_MAX_RANK 8
 
@@ -216,6 +217,14 @@ typedef struct dif_loop_options {
   int32_t (*on_step)(void* user, const dif_step_event* event);
 } dif_loop_options;
 
+enum {
+  /* Images run faster with channels last: conv2d, group_norm and upsample_nearest with `channels_last`. */
+  DIF_PREFERS_CHANNELS_LAST = 1u,
+  /* A 3x3 convolution of an image that is upsampled by 2, with channels last, runs faster as four 2x2 ones of
+   * the small image, whose weights are sums: the result differs by rounding. */
+  DIF_PREFERS_FOLDED_UPSAMPLING = 2u
+};
+
 typedef struct dif_backend_api {
   uint32_t struct_size;
   uint16_t abi_major;
@@ -245,6 +254,11 @@ typedef struct dif_backend_api {
   void (*value_destroy)(dif_value* value);
   dif_code (*value_write)(dif_value* value, const void* data, uint64_t bytes, dif_error* error);
   dif_code (*value_read)(const dif_value* value, void* data, uint64_t bytes, dif_error* error);
+
+  /* Since 1.2. DIF_PREFERS_...: what a host may do to a program before it is prepared. A host ignores bits
+   * that it does not know. */
+  uint32_t prefers;
+  uint32_t reserved; /* 0 */
 } dif_backend_api;
 
 /* Exported by the plug-in. Returns NULL when it cannot serve a host of that major version. The structure

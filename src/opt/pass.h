@@ -29,6 +29,8 @@ extern const Pass kHoistStep;
 extern const Pass kDeadRows;
 extern const Pass kParallelLinears;
 extern const Pass kSplitLinears;
+extern const Pass kChannelsLast;
+extern const Pass kFoldUpsample;
 extern const Pass kLayout;
 
 /// Every pass, by name.

@@ -5,12 +5,13 @@
 ///     -- becomes
 ///     program after
 ///
-/// or `-- stays` with nothing after it. Each case of an exact pass is also run, before and after, on the
-/// reference backend: the outputs have the same bytes.
+/// or `-- stays` with nothing after it. Each case is also run, before and after, on the reference backend:
+/// the outputs of an exact pass have the same bytes, those of another are as close as f32 rounds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <ostream>
 #include <stdexcept>
@@ -128,18 +129,24 @@ TEST_P(PassText, IsWhatThePassMakes) {
   EXPECT_FALSE(reports->front().decisions.empty()) << "what changes a program is recorded";
 }
 
-TEST_P(PassText, KeepsTheBytesOfEveryOutputOnTheReferenceBackend) {
+TEST_P(PassText, KeepsEveryOutputOnTheReferenceBackend) {
   const Case& one = GetParam();
   ASSERT_NE(one.pass, nullptr);
-  if (!one.pass->exact) return;
   const ir::Program before = parsed(one.before);
   ir::Program after = before;
   ASSERT_TRUE(run(after, {one.pass}));
   auto bound = random_tensors(before);
   const auto expected = outputs_of(before, bound), found = outputs_of(after, bound);
   ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_EQ(found[i].data, expected[i].data) << "output " << before.outputs[i].name;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (one.pass->exact) {
+      EXPECT_EQ(found[i].data, expected[i].data) << "output " << before.outputs[i].name;
+      continue;
+    }
+    const std::vector<float> x = found[i].to_f32(), y = expected[i].to_f32();
+    ASSERT_EQ(x.size(), y.size());
+    for (std::size_t k = 0; k < x.size(); ++k) EXPECT_NEAR(x[k], y[k], 1e-5f * (1 + std::abs(y[k]))) << k;
+  }
 }
 
 TEST_P(PassText, IsLeftAloneByASecondRun) {

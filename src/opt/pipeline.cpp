@@ -10,8 +10,8 @@
 
 namespace dif::opt {
 
-Pipeline default_pipeline() {
-  return {
+Pipeline default_pipeline(const Preferences& preferences) {
+  Pipeline pipeline = {
       &kDeadCode,
       &kSimplify,
       &kCommonSubexpressions,
@@ -24,15 +24,21 @@ Pipeline default_pipeline() {
       &kCommonSubexpressions,
       &kDeadCode,
   };
+  const auto before_layout = [&](const Pass& pass) {
+    pipeline.insert(std::ranges::find(pipeline, &kLayout), &pass);
+  };
+  if (preferences.channels_last) before_layout(kChannelsLast);
+  if (preferences.channels_last && preferences.folded_upsampling) before_layout(kFoldUpsample);
+  return pipeline;
 }
 
 std::vector<const Pass*> all_passes() {
-  return {&kDeadCode, &kSimplify,        &kCommonSubexpressions, &kHoistStep,
-          &kDeadRows, &kParallelLinears, &kSplitLinears,         &kLayout};
+  return {&kDeadCode,        &kSimplify,     &kCommonSubexpressions, &kHoistStep,    &kDeadRows,
+          &kParallelLinears, &kSplitLinears, &kChannelsLast,         &kFoldUpsample, &kLayout};
 }
 
-Result<Pipeline> parse_pipeline(std::string_view text) {
-  if (text == "default") return default_pipeline();
+Result<Pipeline> parse_pipeline(std::string_view text, const Preferences& preferences) {
+  if (text == "default") return default_pipeline(preferences);
   if (text == "none") return Pipeline();
   Pipeline pipeline;
   for (std::size_t start = 0; start <= text.size();) {

@@ -14,12 +14,18 @@ namespace dif::opt {
 
 using Pipeline = std::vector<const Pass*>;
 
+/// What a backend says about the programs that run fast on it.
+struct Preferences {
+  bool channels_last = false;      ///< images with channels last
+  bool folded_upsampling = false;  ///< convolutions of the image before it is upsampled: not exact
+};
+
 /// What every program goes through before a backend prepares it, in this order.
-Pipeline default_pipeline();
+Pipeline default_pipeline(const Preferences& preferences = {});
 
 /// "default", "none", or names of passes separated by commas, in the order in which they run. Errors:
 /// InvalidInput, listing what there is.
-Result<Pipeline> parse_pipeline(std::string_view text);
+Result<Pipeline> parse_pipeline(std::string_view text, const Preferences& preferences = {});
 /// The names, separated by commas; "none" for no pass.
 std::string pipeline_text(const Pipeline& pipeline);
 

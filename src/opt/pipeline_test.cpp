@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ir/verifier.h"
 #include "tests/support/program_parser.h"
 
@@ -41,6 +43,17 @@ TEST(Pipeline, ReadsDefaultNoneAndNames) {
   EXPECT_TRUE(parse_pipeline("none")->empty());
   EXPECT_EQ(pipeline_text(*parse_pipeline("simplify,dead_code")), "simplify,dead_code");
   EXPECT_EQ(pipeline_text({}), "none");
+}
+
+TEST(Pipeline, DefaultsFollowWhatABackendPrefers) {
+  const auto has = [](const Preferences& preferences, const Pass& pass) {
+    return std::ranges::count(default_pipeline(preferences), &pass) == 1;
+  };
+  EXPECT_FALSE(has({}, kChannelsLast));
+  EXPECT_TRUE(has({.channels_last = true}, kChannelsLast));
+  EXPECT_FALSE(has({.channels_last = true}, kFoldUpsample)) << "it is not exact";
+  EXPECT_TRUE(has({.channels_last = true, .folded_upsampling = true}, kFoldUpsample));
+  EXPECT_EQ(*parse_pipeline("default", {.channels_last = true}), default_pipeline({.channels_last = true}));
 }
 
 TEST(Pipeline, RefusesAPassThatIsNotThereAndListsThoseThatAre) {

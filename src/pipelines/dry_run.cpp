@@ -54,7 +54,7 @@ std::string bytes_text(std::uint64_t bytes) {
 Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runtime::Context>& context,
                        const GenerationSettings& settings, std::int64_t n_pictures) {
   DIF_ASSIGN(frontends::Chain chain, build_chain(model, settings));
-  DIF_TRY(optimize_chain(chain, settings.passes));
+  DIF_TRY(optimize_chain(chain, passes_for(settings, context->library())));
   const bool guided = guidance_is_active(model, settings.guidance);
   DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1));
   DIF_ASSIGN(PlannedProgram step, plan_stage(chain.step, context, settings.steps * n_pictures));

@@ -7,6 +7,7 @@
 #include "dif/status.h"
 #include "frontends/model.h"
 #include "opt/pipeline.h"
+#include "runtime/backend_library.h"
 
 namespace dif {
 
@@ -16,5 +17,8 @@ using ChainPasses = std::map<std::string, std::vector<opt::PassReport>>;
 /// Runs the passes over every program of the chain. Constants are bound by name, so the sets of the stages
 /// serve the programs after the passes too. Errors: Internal.
 Result<ChainPasses> optimize_chain(frontends::Chain& chain, const opt::Pipeline& pipeline);
+
+/// What the plug-in reports, for opt::default_pipeline.
+opt::Preferences preferences_of(const runtime::BackendLibrary& library);
 
 }  // namespace dif

@@ -1,6 +1,7 @@
 #include "pipelines/text_to_image.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -86,14 +87,20 @@ bool guidance_is_active(const Model& model, float guidance) {
   return model.supports_guidance() && guidance > 1.0f + 1e-6f;
 }
 
+opt::Pipeline passes_for(const GenerationSettings& settings, const runtime::BackendLibrary& library) {
+  return settings.passes ? *settings.passes : opt::default_pipeline(preferences_of(library));
+}
+
 io::Image to_pixels(std::span<const float> image, std::int64_t width, std::int64_t height) {
   io::Image result(static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height), 3);
   const auto plane = static_cast<std::size_t>(width * height);
   for (std::size_t i = 0; i < plane; ++i) {
     for (std::size_t c = 0; c < 3; ++c) {
-      const float unit = std::clamp(image[c * plane + i] * 0.5f + 0.5f, 0.0f, 1.0f);
+      const float unit = image[c * plane + i] * 0.5f + 0.5f;
       // The comparison sends NaN (allowed only on request) to black.
-      result.pixels[i * 3 + c] = unit >= 0 ? static_cast<std::uint8_t>(std::nearbyint(unit * 255.0f)) : 0;
+      const float level = unit > 0 ? std::min(unit, 1.0f) * 255.0f : 0.0f;
+      // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the lowest bits.
+      result.pixels[i * 3 + c] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(level + 0x1.8p23f));
     }
   }
   return result;
@@ -142,7 +149,7 @@ class TextToImage::Implementation {
     DIF_ASSIGN(chain_, build_chain(model_, settings_));
     for (const Stage* stage : {&chain_.encode, &chain_.step, &chain_.decode})
       built_.emplace(stage->program.name, stage->program);
-    DIF_ASSIGN(passes_, optimize_chain(chain_, settings_.passes));
+    DIF_ASSIGN(passes_, optimize_chain(chain_, passes_for(settings_, context_->library())));
     DIF_TRY(check_memory(chain_, settings_));
     end();
     if (settings_.conditioning.empty()) {

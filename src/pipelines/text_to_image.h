@@ -35,7 +35,8 @@ struct GenerationSettings {
   DType state_dtype = DType::kF32;  ///< what latents are rounded to between steps
   DType noise_dtype = DType::kF32;
   NoiseSource noise_source;
-  opt::Pipeline passes = opt::default_pipeline();  ///< what the programs go through before they are prepared
+  /// What the programs go through before they are prepared; without: the default for the backend.
+  std::optional<opt::Pipeline> passes;
   bool allow_nonfinite = false;
   bool record_plans = false;  ///< ProgramReport::plan is filled in
   /// The tokenizer and the encoder stay, so that encode_prompts() can be asked again.
@@ -47,6 +48,9 @@ struct GenerationSettings {
   /// Host memory that may be taken; 0 = not known. A chain that needs more is refused before it is prepared.
   std::uint64_t available_bytes = 0;
 };
+
+/// The passes of a request on a backend.
+opt::Pipeline passes_for(const GenerationSettings& settings, const runtime::BackendLibrary& library);
 
 /// Told what happens, for progress bars and warnings. Every member may be empty.
 struct GenerationObserver {

@@ -127,6 +127,7 @@ TEST(BackendApi, HasEveryFunctionAndOnlyForItsMajorVersion) {
   EXPECT_EQ(backend_api<kTestBackend>(DIF_ABI_MAJOR + 1), nullptr);
   EXPECT_EQ(backend_api<kTestBackend>(0), nullptr);
   EXPECT_EQ(api().struct_size, sizeof(dif_backend_api));
+  EXPECT_EQ(api().prefers, 0U);
   EXPECT_STREQ(api().name, "test");
   const char* json = nullptr;
   EXPECT_EQ(api().probe(&json, nullptr), DIF_OK);

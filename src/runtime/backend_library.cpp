@@ -66,10 +66,15 @@ Result<std::shared_ptr<const BackendLibrary>> BackendLibrary::load(const fs::pat
   if (api->struct_size < offsetof(dif_backend_api, name) || api->abi_major != DIF_ABI_MAJOR)
     return unusable(file,
                     fmt::format("it has ABI version {}, this program has {}", api->abi_major, DIF_ABI_MAJOR));
-  if (api->struct_size < sizeof(dif_backend_api) || !is_complete(*api))
+  if (api->struct_size < offsetof(dif_backend_api, prefers) || !is_complete(*api))
     return unusable(file, "its table of functions is incomplete");
   library->api_ = api;
   return std::shared_ptr<const BackendLibrary>(std::move(library));
+}
+
+std::uint32_t BackendLibrary::prefers() const {
+  const bool has_it = api_->struct_size >= offsetof(dif_backend_api, prefers) + sizeof(api_->prefers);
+  return has_it ? api_->prefers : 0;
 }
 
 Result<std::shared_ptr<const BackendLibrary>> BackendLibrary::load_by_name(const std::string& name) {

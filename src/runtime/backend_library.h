@@ -27,6 +27,8 @@ class BackendLibrary {
   const dif_backend_api& api() const { return *api_; }
   std::string name() const { return api_->name; }
   std::string version() const { return api_->version; }
+  /// DIF_PREFERS_... bits.
+  std::uint32_t prefers() const;
   const std::filesystem::path& file() const { return file_; }
   /// The plug-in's JSON document about devices and libraries.
   Result<std::string> probe() const;

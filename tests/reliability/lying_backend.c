@@ -151,7 +151,7 @@ const dif_backend_api* dif_backend_entry(uint16_t host_abi_major, uint16_t host_
   static const dif_backend_api api = {
       sizeof(dif_backend_api), DIF_ABI_MAJOR, DIF_ABI_MINOR,    "lying", "0", probe,    context_create,
       context_destroy,         prepare,       prepared_destroy, report,  run, run_loop, value_create,
-      value_destroy,           value_write,   value_read};
+      value_destroy,           value_write,   value_read,       0,       0};
   (void)host_abi_major;
   (void)host_abi_minor;
   return &api;

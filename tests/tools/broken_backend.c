@@ -1,5 +1,6 @@
 /* Plug-ins that a host must refuse, one per value of DIF_TEST_BROKEN. Compiled as C11 with -pedantic -Werror,
  * so that it also proves that include/dif/backend_abi.h is C11. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,14 +93,14 @@ const dif_backend_api* dif_backend_entry(uint16_t host_abi_major, uint16_t host_
   const dif_backend_api whole = {
       sizeof(dif_backend_api), DIF_ABI_MAJOR, DIF_ABI_MINOR,    "broken", "0", probe,    context_create,
       context_destroy,         prepare,       prepared_destroy, report,   run, run_loop, value_create,
-      value_destroy,           value_write,   value_read};
+      value_destroy,           value_write,   value_read,       0,        0};
   (void)host_abi_major;
   (void)host_abi_minor;
   api = whole;
   if (broken == NULL) return &api;
   if (strcmp(broken, "no table") == 0) return NULL;
   if (strcmp(broken, "major version") == 0) api.abi_major = DIF_ABI_MAJOR + 1;
-  if (strcmp(broken, "short table") == 0) api.struct_size = sizeof(dif_backend_api) - sizeof(void*);
+  if (strcmp(broken, "short table") == 0) api.struct_size = offsetof(dif_backend_api, value_read);
   if (strcmp(broken, "empty table") == 0) api.struct_size = 0;
   if (strcmp(broken, "missing function") == 0) api.run_loop = NULL;
   if (strcmp(broken, "no name") == 0) api.name = NULL;
