@@ -34,11 +34,12 @@ std::vector<std::int64_t> possible_rows(const ir::OpView& op) {
 /// Why an operation is in no group whatever its neighbours.
 std::optional<std::string> why_never(const ir::OpView& op, const FusionRules& rules) {
   const RowRule rule = op.def().row_rule;
-  if (rule == RowRule::kNone) return fmt::format("{} does not work row by row", op.def().name);
+  const bool leads = rule == RowRule::kNone && rules.leads != nullptr;
+  if (rule == RowRule::kNone && !leads) return fmt::format("{} does not work row by row", op.def().name);
   if (op.n_outs() != 1 || op.out().numel() == 0) return "it has no elements";
   if ((rule == RowRule::kSlice || rule == RowRule::kConcat) && op.i64("axis") != op.out().rank() - 1)
     return fmt::format("{} along axis {} mixes rows", op.def().name, op.i64("axis"));
-  if (Status status = rules.accepts(op); !status) return status.error().message;
+  if (Status status = leads ? rules.leads(op) : rules.accepts(op); !status) return status.error().message;
   return std::nullopt;
 }
 
@@ -49,6 +50,8 @@ bool reads_by_row(const ir::OpView& op, std::size_t operand) {
       return op.in(operand).numel() == op.out().numel();
     case RowRule::kConcat:
       return true;
+    case RowRule::kNone:
+      return false;
     default:
       return operand == 0;
   }
@@ -119,12 +122,27 @@ class Former {
                          rules_.max_operations);
     if (both.rows.back() < std::min(a.rows.back(), b.rows.back()))
       return fmt::format("their rows differ: {} and {}", a.rows.back(), b.rows.back());
+    if (auto reason = why_not_led(both)) return reason;
     if (auto reason = why_not_by_row(both)) return reason;
     if (const OpId between = operation_between(both); between != kNoId)
       return fmt::format("operation {} ({}) runs in between", between, program_.ops[between].def->name);
     for (const OpId op : b.ops) unit_of_[op] = into;
     units_[from] = {};
     units_[into] = std::move(both);
+    return std::nullopt;
+  }
+
+  /// An operation without a row rule comes first, and what others of the unit do is done to its elements.
+  std::optional<std::string> why_not_led(const Unit& unit) const {
+    for (std::size_t i = 1; i < unit.ops.size(); ++i)
+      if (views_[unit.ops[i]].def().row_rule == RowRule::kNone)
+        return fmt::format("operation {} ({}) does not work row by row and is not the first", unit.ops[i],
+                           program_.ops[unit.ops[i]].def->name);
+    if (views_[unit.ops[0]].def().row_rule != RowRule::kNone) return std::nullopt;
+    for (std::size_t i = 1; i < unit.ops.size(); ++i)
+      if (views_[unit.ops[i]].def().row_rule != RowRule::kElementwise)
+        return fmt::format("operation {} ({}) is not element by element behind {}", unit.ops[i],
+                           program_.ops[unit.ops[i]].def->name, program_.ops[unit.ops[0]].def->name);
     return std::nullopt;
   }
 

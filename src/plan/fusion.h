@@ -38,6 +38,9 @@ struct FusionRules {
   /// no groups at all.
   Status (*accepts)(const ir::OpView& op) = nullptr;
   std::size_t max_operations = 64;  ///< of one group
+  /// Whether an operation without a RowRule may come first in a group, or why not: a convolution or a norm
+  /// over the image, with what is done to each element of its result. Null: none may.
+  Status (*leads)(const ir::OpView& op) = nullptr;
 };
 
 /// Joins operations into groups that are as large as the rules allow: an operation joins the operations whose

@@ -122,6 +122,43 @@ outputs
 )");
 }
 
+constexpr std::string_view kImage = R"(program image
+inputs
+  %0 = x : f32[1, 4, 5, 8]
+constants
+  %1 = w : f32[8]
+  %2 = filters : f32[8, 3, 3, 8]
+operations
+  %3 = group_norm(%x, %w, %w) {eps = 1e-06, groups = 2, channels_last = true} : f32[1, 4, 5, 8]
+  %4 = silu(%3) : f32[1, 4, 5, 8]
+  %5 = conv2d(%4, %filters) {strides = [1, 1], pads = [1, 1, 1, 1], groups = 1, channels_last = true} : f32[1, 4, 5, 8]
+  %6 = add(%x, %5) : f32[1, 4, 5, 8]
+  %7 = layer_norm(%6) {eps = 1e-06} : f32[1, 4, 5, 8]
+outputs
+  y = %7
+)";
+
+TEST(Fusion, AnOperationWithoutRowsLeadsWhatIsDoneToItsElements) {
+  const FusionRules rules = {.accepts = kAll.accepts, .leads = [](const ir::OpView&) { return ok(); }};
+  const ir::Program program = parse(kImage);
+  EXPECT_EQ(groups_text(program, form_groups(program, rules)), R"(group 0, 20 rows: 0 group_norm, 1 silu
+  reads %0 %1
+  writes %4
+  ends at 2 conv2d: operation 2 (conv2d) does not work row by row and is not the first
+group 1, 20 rows: 2 conv2d, 3 add
+  reads %4 %2 %0
+  writes %6
+  ends at 4 layer_norm: operation 4 (layer_norm) is not element by element behind conv2d
+)");
+}
+
+TEST(Fusion, WithoutALeaderThereAreNoSuchGroups) {
+  EXPECT_EQ(groups(kImage), R"(group 0, 20 rows: 3 add, 4 layer_norm
+  reads %0 %5
+  writes %7
+)");
+}
+
 TEST(Fusion, SwiGluIsOneGroupThatWritesOnce) {
   EXPECT_EQ(groups(R"(program swiglu
 inputs

@@ -72,6 +72,27 @@ TEST_F(Compile, TheGroupsOfATransformerBlock) {
     }
 }
 
+TEST_F(Compile, GroupNormWithTheSiluBehindIt) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const std::int64_t groups : {4, 8, 32}) {
+      const ir::Program program = testing::image_block(dtype, 5, 7, 64, groups);
+      const std::vector<std::byte> bytes(1 << 18);
+      std::vector<runtime::HostConstant> constants;
+      for (const ir::ValueId id : program.constants)
+        constants.push_back({bytes.data(), program.type(id).bytes()});
+      runtime::SharedArena arena(*device_);
+      auto executor =
+          runtime::Executor::prepare(program, constants, *device_, arena,
+                                     {.kernels = kernel_list(),
+                                      .group_kernels = group_kernel_list(),
+                                      .fusion = {.accepts = accept_in_group, .leads = accept_as_leader}});
+      ASSERT_TRUE(executor) << executor.error().message;
+      // Without cuDNN the convolution and its addition fall apart.
+      ASSERT_EQ((*executor)->plan().groups.size(), 1U);
+      EXPECT_EQ((*executor)->plan().groups[0].ops, (std::vector<ir::OpId>{0, 1}));
+    }
+}
+
 TEST_F(Compile, ABrokenTextGivesTheCompilersLog) {
   const auto binary = compile(*compiler_, "extern \"C\" __global__ void broken() { no_such_name; }", 90);
   ASSERT_FALSE(binary);

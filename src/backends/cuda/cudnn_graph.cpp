@@ -1,6 +1,9 @@
 #include "backends/cuda/cudnn_graph.h"
 
 #include <exception>
+#include <map>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 // The frontend finds cuDNN's functions in cudnn_dlhandle, and opens nothing that is linked.
@@ -131,7 +134,9 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
   });
 }
 
-Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& s) {
+namespace {
+
+Result<std::unique_ptr<DnnGraph>> build_new_convolution(void* handle, const ConvolutionShape& s) {
   return guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
     const auto graph = new_graph(s.dtype);
     const auto operand = [&](std::int64_t id, const char* name, const std::array<std::int64_t, 4>& d) {
@@ -150,6 +155,10 @@ Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const Convolut
       const auto bias = graph->tensor(tensor(3, "bias", {1, s.w[0], 1, 1}, {s.w[0], 1, s.w[0], s.w[0]}));
       y = graph->pointwise(y, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
     }
+    if (s.added) {
+      const auto added = graph->tensor(operand(s.biased ? 4 : 3, "added", s.y));
+      y = graph->pointwise(y, added, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+    }
     const auto like = operand(2, "y", s.y);
     y->set_output(true).set_uid(2).set_dim(like.get_dim()).set_stride(like.get_stride());
     std::vector<fe::NumericalNote_t> without = {fe::NumericalNote_t::NONDETERMINISTIC,
@@ -160,6 +169,21 @@ Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const Convolut
                       fe::NumericalNote_t::WINOGRAD, fe::NumericalNote_t::FFT});
     return build(static_cast<cudnnHandle_t>(handle), graph, without);
   });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape) {
+  static std::mutex mutex;
+  static std::map<std::pair<void*, ConvolutionShape>, std::weak_ptr<DnnGraph>> graphs;
+  const std::lock_guard lock(mutex);
+  std::erase_if(graphs, [](const auto& entry) { return entry.second.expired(); });
+  const std::pair key(handle, shape);
+  if (const auto found = graphs.find(key); found != graphs.end())
+    if (auto graph = found->second.lock()) return graph;
+  DIF_ASSIGN(std::shared_ptr<DnnGraph> graph, build_new_convolution(handle, shape));
+  graphs[key] = graph;
+  return graph;
 }
 
 }  // namespace dif::cuda

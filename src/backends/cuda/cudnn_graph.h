@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
 
@@ -40,8 +41,13 @@ struct ConvolutionShape {
   std::array<std::int64_t, 4> pads{};  ///< top, left, bottom, right
   bool channels_last = false;          ///< all three lie as [N, H, W, C]
   bool biased = false;
+  bool added = false;  ///< a tensor like y is added before the rounding
+
+  friend auto operator<=>(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
-/// x, w, y, and bias [Co] where there is one. f32 is exact f32, without TF32. Errors: Declined.
-Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape);
+/// x, w, y, then bias [Co] and what is added, where there are such. f32 is exact f32, without TF32. Errors:
+/// Declined.
+/// Finding a plan takes tens of milliseconds: kernels of one shape share it while one of them lives.
+Result<std::shared_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape);
 
 }  // namespace dif::cuda

@@ -15,8 +15,9 @@ constexpr runtime::BackendDefinition kBackend = {
     .create_device = CudaDevice::create,
     .kernels = kernel_list,
     .probe = probe_json,
+    .prefers = DIF_PREFERS_CHANNELS_LAST,
     .group_kernels = group_kernel_list,
-    .fusion = {.accepts = accept_in_group},
+    .fusion = {.accepts = accept_in_group, .leads = accept_as_leader},
     .host_fallback = runtime::host_fallback<reference::kernel_list>,
 };
 

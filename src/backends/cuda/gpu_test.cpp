@@ -39,7 +39,7 @@ class OnGpu {
     runtime::ExecutorOptions options = {.kernels = kernel_list()};
     if (groups) {
       options.group_kernels = group_kernel_list();
-      options.fusion = {.accepts = accept_in_group};
+      options.fusion = {.accepts = accept_in_group, .leads = accept_as_leader};
     }
     auto executor = runtime::Executor::prepare(program, constants, device, arena_, options);
     EXPECT_TRUE(executor) << executor.error().message;
@@ -143,6 +143,40 @@ INSTANTIATE_TEST_SUITE_P(, CudaGroups,
                                             ::testing::Values(Shape3{64, 4, 64}, Shape3{7, 3, 20},
                                                               Shape3{33, 24, 128}, Shape3{5, 1, 2},
                                                               Shape3{3, 9, 6})));
+
+struct ImageShape {
+  std::int64_t height, width, channels, groups;
+};
+
+class CudaImageGroups : public ::testing::TestWithParam<std::tuple<DType, ImageShape>> {};
+
+/// A norm with its activation has the bits of both; a convolution with what is added is rounded once, not
+/// twice.
+TEST_P(CudaImageGroups, AreTheirOperations) {
+  const auto& [dtype, shape] = GetParam();
+  const auto device = open_device();
+  ASSERT_NE(device, nullptr);
+  const ir::Program program =
+      dif::cuda::testing::image_block(dtype, shape.height, shape.width, shape.channels, shape.groups);
+  OnGpu grouped(*device, program, true), single(*device, program, false);
+  EXPECT_EQ(grouped.executor().plan().groups.size(), dtype == DType::kF32 ? 1U : 2U);
+  ASSERT_TRUE(grouped.run());
+  ASSERT_TRUE(single.run());
+  EXPECT_EQ(grouped.output(0), single.output(0));
+  const auto y = [&](OnGpu& run) {
+    return io::HostTensor(dtype, program.type(program.outputs[1].value).shape, run.output(1)).to_f32();
+  };
+  const std::vector<float> found = y(grouped), expected = y(single);
+  const double ulp = dtype == DType::kBF16 ? 1.0 / 128 : dtype == DType::kF16 ? 1.0 / 1024 : 1e-6;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], ulp * (std::abs(expected[i]) + 64)) << i;  // sums reach some 64
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaImageGroups,
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                                            ::testing::Values(ImageShape{9, 7, 64, 32},
+                                                              ImageShape{64, 48, 128, 32},
+                                                              ImageShape{17, 40, 512, 32})));
 
 TEST(CudaGatherRows, AnIdOutsideTheTableIsNamedAfterTheRun) {
   const auto device = open_device();

@@ -34,6 +34,7 @@ std::span<const runtime::KernelEntry> kernel_list() {
       {&ops::kSilu, "generated_rows", make_rows},
       {&ops::kSqrt, "generated_rows", make_rows},
       {&ops::kCast, "generated_rows", make_rows},
+      {&ops::kGroupNorm, "group_norm_channels_last", make_group_norm_channels_last},
       {&ops::kGroupNorm, "group_norm", make_group_norm},
       {&ops::kTranspose, "strided_copy", make_transpose},
       {&ops::kSlice, "strided_copy", make_slice},
@@ -47,8 +48,19 @@ std::span<const runtime::KernelEntry> kernel_list() {
 }
 
 std::span<const runtime::GroupKernelEntry> group_kernel_list() {
-  static constexpr std::array kList = {runtime::GroupKernelEntry{"generated_rows", make_row_group}};
+  static constexpr std::array kList =
+      std::to_array<runtime::GroupKernelEntry>({{"cudnn_convolution", make_dnn_conv2d_group},
+                                                {"group_norm_channels_last", make_group_norm_group},
+                                                {"generated_rows", make_row_group}});
   return kList;
+}
+
+Status accept_as_leader(const ir::OpView& op) {
+  const bool known = &op.def() == &ops::kConv2d || &op.def() == &ops::kGroupNorm;
+  if (!known) return runtime::declined("{} does not work row by row", op.def().name);
+  if (!op.flag("channels_last"))
+    return runtime::declined("{} with channels first is not fused", op.def().name);
+  return ok();
 }
 
 std::span<const RowOperation> row_operations() {

@@ -17,8 +17,9 @@ using runtime::KernelRequest;
 /// operation has it.
 MakeResult make_rows(const KernelRequest& request);
 MakeResult make_row_group(const runtime::GroupRequest& request);
-/// What a group may hold.
+/// What a group may hold, and what it may begin with.
 Status accept_in_group(const ir::OpView& op);
+Status accept_as_leader(const ir::OpView& op);
 
 /// y = x w^T + bias by cuBLASLt; f32 without TF32.
 MakeResult make_matmul_linear(const KernelRequest& request);
@@ -28,6 +29,8 @@ MakeResult make_tiled_linear(const KernelRequest& request);
 /// Convolution by cuDNN, and by a plain tiled kernel.
 MakeResult make_dnn_conv2d(const KernelRequest& request);
 MakeResult make_tiled_conv2d(const KernelRequest& request);
+/// A convolution by cuDNN and the addition to its result, rounded once at the end.
+MakeResult make_dnn_conv2d_group(const runtime::GroupRequest& request);
 
 /// Attention by cuDNN (bf16, f16, no key mask); by matrix products over blocks of queries with a softmax in
 /// between; and by a plain kernel that streams over the keys.
@@ -36,6 +39,9 @@ MakeResult make_matmul_attention(const KernelRequest& request);
 MakeResult make_streaming_attention(const KernelRequest& request);
 
 MakeResult make_group_norm(const KernelRequest& request);
+/// Channels last, read once for the statistics and once for the result, alone or with the silu behind it.
+MakeResult make_group_norm_channels_last(const KernelRequest& request);
+MakeResult make_group_norm_group(const runtime::GroupRequest& request);
 MakeResult make_timestep_embedding(const KernelRequest& request);
 
 /// Copies of any dtype.
@@ -45,6 +51,9 @@ MakeResult make_concat(const KernelRequest& request);
 MakeResult make_reshape(const KernelRequest& request);
 MakeResult make_gather_rows(const KernelRequest& request);
 MakeResult make_upsample_nearest(const KernelRequest& request);
+
+/// The C expression of silu(x), for x a name.
+std::string silu_text(std::string_view x);
 
 extern const RowOperation kAddRows, kSubRows, kMulRows, kAddScalarRows, kMulScalarRows, kSiluRows, kSqrtRows,
     kCastRows, kRmsNormRows, kLayerNormRows, kRotaryRows, kSliceRows, kConcatRows;

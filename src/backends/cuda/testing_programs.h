@@ -6,6 +6,8 @@
 #include "ops/add_scalar/add_scalar.op.h"
 #include "ops/cast/cast.op.h"
 #include "ops/concat/concat.op.h"
+#include "ops/conv2d/conv2d.op.h"
+#include "ops/group_norm/group_norm.op.h"
 #include "ops/layer_norm/layer_norm.op.h"
 #include "ops/linear/linear.op.h"
 #include "ops/mul/mul.op.h"
@@ -42,6 +44,23 @@ inline ir::Program block(DType dtype, std::int64_t tokens, std::int64_t heads, s
   b.output("y", gated);
   b.output("both", ops::concat(b, std::array{gated, half}, 2));
   b.output("wide", ops::cast(b, gated, DType::kF32));
+  return runtime::test::finish(b);
+}
+
+/// Half a block of an image decoder, channels last: "normal" is what group_norm and silu give, "y" the
+/// convolution of it on top of x.
+inline ir::Program image_block(DType dtype, std::int64_t height, std::int64_t width, std::int64_t channels,
+                               std::int64_t groups) {
+  ir::Builder b("image_block");
+  const ir::Value x = b.input("x", {dtype, {2, height, width, channels}});
+  const ir::Value normal =
+      ops::silu(b, ops::group_norm(b, x, b.constant("w", {dtype, {channels}}),
+                                   b.constant("bias", {dtype, {channels}}), groups, 1e-6f, true));
+  b.output("normal", normal);
+  const ir::Value filters = b.constant("filters", {dtype, {channels, 3, 3, channels}});
+  b.output("y", ops::add(b, x,
+                         ops::conv2d(b, normal, filters, b.constant("shift", {dtype, {channels}}),
+                                     {.pads = {1, 1, 1, 1}, .channels_last = true})));
   return runtime::test::finish(b);
 }
 

@@ -44,6 +44,9 @@ class DnnAttention final : public runtime::Kernel {
 /// Scores of this many bytes are in memory at once.
 constexpr std::int64_t kScoreBytes = 128 << 20;
 constexpr int kSoftmaxThreads = 256;
+/// Rows up to this long stay in the registers of a block.
+constexpr int kRegisterThreads = 512;
+constexpr std::int64_t kMostInRegisters = 32 * kRegisterThreads;
 /// Probabilities are rounded to the dtype of the values. Among many keys that averages out.
 constexpr std::int64_t kFewKeys = 64;
 
@@ -77,6 +80,52 @@ softmax(float* scores, @T@* y, const unsigned char* mask, int keys, int step, in
 }
 )";
 
+/// The same with the row in registers, so that it is read once; 4 scores a thread at a time.
+constexpr const char* kSoftmaxInRegisters = R"(
+extern "C" __global__ void __launch_bounds__(512)
+softmax(float* scores, @T@* y, const unsigned char* mask, int keys, int step, int rows, int first_query, int masked,
+        int causal) {
+  __shared__ float scratch[32];
+  const int row = blockIdx.x;
+  const Index at = ((Index)blockIdx.y * rows + row) * step;
+  const int seen = causal ? min(keys, first_query + row + 1) : keys;
+  float most = -INFINITE;
+  alignas(16) float s[@parts@][4];
+#pragma unroll
+  for (int p = 0; p < @parts@; ++p) {
+    const int first = (p * 512 + threadIdx.x) * 4;
+    if (first < step) load<4>(scores + at + first, s[p]);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (first + j >= seen || (masked && !mask[first + j])) s[p][j] = -INFINITE;
+      most = fmaxf(most, s[p][j]);
+    }
+  }
+  most = warp_max(most);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = most;
+  __syncthreads();
+  for (int w = 0; w < 16; ++w) most = fmaxf(most, scratch[w]);
+  float sum = 0;
+#pragma unroll
+  for (int p = 0; p < @parts@; ++p)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      s[p][j] = s[p][j] == -INFINITE ? 0.0f : expf(s[p][j] - most);
+      sum += s[p][j];
+    }
+  sum = block_sum(sum, scratch);
+  const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+  for (int p = 0; p < @parts@; ++p) {
+    const int first = (p * 512 + threadIdx.x) * 4;
+    alignas(16) @T@ v[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] = encode<@T@>(s[p][j] * factor);
+    if (first < step) store<4>(y + at + first, v);
+  }
+}
+)";
+
 /// Scores of a block of queries, their softmax, and the values: for one key head with all its query heads, or
 /// for all heads where each query head has a key head of its own.
 class MatmulAttention final : public runtime::Kernel {
@@ -93,8 +142,13 @@ class MatmulAttention final : public runtime::Kernel {
 
   Status prepare(const KernelRequest& request) {
     CudaDevice& device = device_of(request.device);
-    DIF_ASSIGN(softmax_, device.kernel(prelude() + fill(kSoftmax, {{"T", type_name(dtype_)}}), "softmax",
-                                       kSoftmaxThreads));
+    const bool in_registers = step_ <= kMostInRegisters;
+    const std::string parts = fmt::format("{}", ceil_div(step_, 4 * kRegisterThreads));
+    const std::string text = in_registers
+                                 ? fill(kSoftmaxInRegisters, {{"T", type_name(dtype_)}, {"parts", parts}})
+                                 : fill(kSoftmax, {{"T", type_name(dtype_)}});
+    DIF_ASSIGN(softmax_,
+               device.kernel(prelude() + text, "softmax", in_registers ? kRegisterThreads : kSoftmaxThreads));
     DIF_ASSIGN(whole_, products(device, block_));
     if (s_.queries % block_ != 0) {
       DIF_ASSIGN(rest_, products(device, s_.queries % block_));
