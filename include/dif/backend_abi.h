@@ -26,7 +26,7 @@ extern "C" {
  * reserved ones where 0 keeps the old one:
  *   1.1  dif_context_options.flags (was reserved), dif_prepare_options.flags, dif_report.context_... and
  *        n_host_operations
- *   1.2  dif_backend_api.prefers */
+ *   1.2  dif_backend_api.prefers, dif_context_options.weights */
 #define DIF_ABI_MAJOR 1
 #define DIF_ABI_MINOR 2
 
@@ -81,6 +81,33 @@ enum {
 
 #define DIF_WEIGHT_CACHE_OFF UINT32_MAX
 
+enum {                          /* in which order weights are admitted to the memory of a device */
+       DIF_RESIDENT_SPREAD = 0, /* so that what is streamed lies evenly among the steps */
+       DIF_RESIDENT_FIRST = 1,  /* as the steps read them */
+       DIF_RESIDENT_LARGEST = 2
+};
+
+enum {
+  DIF_WEIGHTS_HOST_PINNED = 1u,  /* streamed weights wait in pinned host memory, else in their files */
+  DIF_WEIGHTS_SERIAL = 2u,       /* nothing is fetched before it is needed */
+  DIF_WEIGHTS_LAZY = 4u,         /* resident weights are fetched before the first run, not in prepare */
+  DIF_WEIGHTS_RELEASE_PAGES = 8u /* what was read from a file leaves the page cache */
+};
+
+/* How weights reach a device, and which stay there. Nothing here changes results; a backend whose device has
+ * no memory of its own ignores it. Since 1.2. */
+typedef struct dif_weight_options {
+  uint32_t struct_size;
+  uint32_t flags;             /* DIF_WEIGHTS_...; unknown ones are refused */
+  uint64_t budget_bytes;      /* of device memory for a program and the context, 0 = the memory cap; weights
+                                 beyond it are streamed */
+  uint64_t least_free_bytes;  /* of device memory: no allocation leaves less for others; 0 = no matter */
+  uint32_t order;             /* DIF_RESIDENT_... */
+  uint32_t prefetch_distance; /* streamed weights that are fetched ahead of the one in use */
+  uint32_t threads;           /* that read files, 0 = chosen */
+  uint32_t staging_buffers;   /* of pinned memory, 4 MiB each; 0 = chosen, else at least 2 */
+} dif_weight_options;
+
 typedef struct dif_context_options {
   uint32_t struct_size;
   int32_t device;            /* index, 0 = first; one that does not exist is DIF_ERROR_UNAVAILABLE */
@@ -96,7 +123,8 @@ typedef struct dif_context_options {
   /* Since 1.1. Bound on copies of weights in layouts of the backend's own: 0 = no bound,
    * DIF_WEIGHT_CACHE_OFF = no copies. */
   uint32_t weight_cache_mib;
-  uint32_t reserved; /* 0 */
+  uint32_t reserved;                 /* 0 */
+  const dif_weight_options* weights; /* since 1.2; NULL = defaults */
 } dif_context_options;
 
 typedef struct dif_tensor_type {

@@ -233,7 +233,7 @@ Result<std::vector<RecordedStep>> read_steps(const fbs::Plan& plan, Budget& budg
 }
 
 Result<Residency> read_residency(const fbs::PlanResidency& residency, Budget& budget) {
-  if (residency.order() > static_cast<std::uint8_t>(ResidentOrder::kLargest))
+  if (residency.order() > static_cast<std::uint8_t>(ResidentOrder::kSpread))
     return invalid_input("the residency has the unknown order {}", residency.order());
   Residency out = {{residency.budget_bytes(), residency.fixed_runtime_bytes(),
                     static_cast<ResidentOrder>(residency.order()), residency.prefetch_distance()},

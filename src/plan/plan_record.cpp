@@ -129,20 +129,26 @@ PlanRecord record_layout(const Program& program, const Plan& plan, const std::ve
 }
 
 void record_residency(PlanRecord& record, const Program& program, const ResidencyRequest& request) {
-  std::vector<PlacedWeight> weights;
-  std::vector<bool> seen(record.values.size());
-  for (const RecordedStep& step : record.steps)
+  WeightUse use;
+  std::vector<std::uint32_t> index(record.values.size(), ir::kNoId);
+  for (const RecordedStep& step : record.steps) {
+    std::vector<std::uint32_t> reads;
     for (const OpId op : step.ops) {
       const ir::Op& node = program.ops[op];
       if (node.def->is_view || record.values[node.results.front()].storage == Storage::kFolded) continue;
       for (const ValueId operand : node.operands) {
         const RecordedValue& value = record.values[operand];
         if (value.storage != Storage::kConstant && value.storage != Storage::kFolded) continue;
-        if (!seen[value.root]) weights.push_back({value.root, value.bytes, true});
-        seen[value.root] = true;
+        if (index[value.root] == ir::kNoId) {
+          index[value.root] = static_cast<std::uint32_t>(use.weights.size());
+          use.weights.push_back({value.root, record.values[value.root].bytes, false});
+        }
+        if (std::ranges::count(reads, index[value.root]) == 0) reads.push_back(index[value.root]);
       }
     }
-  Residency residency = place_weights(std::move(weights), record.arena_bytes, request);
+    if (!reads.empty()) use.steps.push_back(std::move(reads));
+  }
+  Residency residency = place_weights(std::move(use), record.arena_bytes, request);
   for (const PlacedWeight& weight : residency.weights)
     record.decisions.push_back(
         {DecisionKind::kPlacement, SubjectKind::kValue, weight.value,

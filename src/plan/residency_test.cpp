@@ -113,7 +113,7 @@ TEST(Residency, SaysWhenNotEvenTheRingFits) {
 TEST(Residency, AnyBudgetIsKeptOnceItFits) {
   const ir::Program program = products();
   const Plan plan = make_plan(program);
-  for (const ResidentOrder order : {ResidentOrder::kFirst, ResidentOrder::kLargest})
+  for (const ResidentOrder order : {ResidentOrder::kFirst, ResidentOrder::kLargest, ResidentOrder::kSpread})
     for (std::uint32_t distance = 0; distance < 5; ++distance) {
       ResidencyRequest request = {0, 100, order, distance};
       const std::uint64_t least = least_budget(program, plan, request);
@@ -128,6 +128,75 @@ TEST(Residency, AnyBudgetIsKeptOnceItFits) {
       }
       EXPECT_EQ(resident, kAll) << "the largest budget holds everything";
     }
+}
+
+TEST(Residency, SpreadKeepsSmallWeightsAndStreamsEvenly) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  std::vector<PlacedWeight> weights;
+  for (ir::ValueId id = 0; id < 16; ++id) weights.push_back({id, id == 5 ? 1000 : 2 * kMiB, false});
+  // Room for the small one, seven large ones and the ring of two.
+  const Residency residency = place_weights(weights, 0, {18 * kMiB + 1000, 0, ResidentOrder::kSpread, 1});
+  EXPECT_TRUE(residency.fits);
+  EXPECT_TRUE(residency.weights[5].resident);
+  EXPECT_EQ(residency.resident_bytes, 14 * kMiB + 1000);
+  int in_a_row = 0;
+  for (const PlacedWeight& weight : residency.weights) {
+    in_a_row = weight.resident ? 0 : in_a_row + 1;
+    EXPECT_LE(in_a_row, 2);
+  }
+}
+
+TEST(Residency, TheWeightsOfOneStepAreOnTheDeviceTogether) {
+  const WeightUse use = {{{0, 8, false}, {1, 8, false}, {2, 1, false}, {3, 1, false}},
+                         {{0, 1}, {2}, {3}, {1}}};
+  EXPECT_EQ(least_budget(use, 0, {0, 0, ResidentOrder::kFirst, 0}), 16U) << "the first step";
+  EXPECT_EQ(least_budget(use, 0, {0, 0, ResidentOrder::kFirst, 1}), 24U) << "the last step and the first";
+}
+
+/// Stages that may be on the device at one time share no byte, as far as the ring has room for that.
+void expect_sound(const Ring& ring, std::uint32_t distance, bool apart) {
+  const std::size_t n = ring.stages.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const RingStage& stage = ring.stages[i];
+    EXPECT_LE(stage.offset + stage.bytes, ring.bytes);
+    ASSERT_GE(stage.overwrites, 1U);
+    ASSERT_LE(stage.overwrites, n);
+    EXPECT_TRUE(!apart || stage.overwrites > std::min<std::size_t>(distance, n - 1)) << i;
+    for (std::size_t back = 1; back < stage.overwrites; ++back) {
+      const RingStage& other = ring.stages[(i + n - back) % n];
+      EXPECT_TRUE(stage.offset + stage.bytes <= other.offset || other.offset + other.bytes <= stage.offset);
+    }
+  }
+}
+
+TEST(Ring, StagesOfOneSizeLieApartAsFarAsIsPrefetched) {
+  for (const std::size_t n : {1U, 2U, 3U, 8U, 12U})
+    for (std::uint32_t distance = 0; distance < 4; ++distance) {
+      WeightUse use;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        use.weights.push_back({i, 256, false});
+        use.steps.push_back({i});
+      }
+      const Ring ring = lay_out_ring(use, distance, 256);
+      EXPECT_EQ(ring.bytes, 256 * std::min<std::uint64_t>(distance + 1, n));
+      expect_sound(ring, distance, n % (distance + 1) == 0);
+    }
+}
+
+TEST(Ring, AnyStagesFitAndSayWhomTheyOverwrite) {
+  std::uint32_t random = 1;
+  for (int round = 0; round < 50; ++round) {
+    WeightUse use;
+    for (std::uint32_t i = 0; i < 9; ++i) {
+      random = random * 1664525 + 1013904223;
+      use.weights.push_back({i, 1 + (random >> 20), (random >> 8) % 4 == 0});
+      use.steps.push_back(i % 3 == 0 && i > 0 ? std::vector<std::uint32_t>{i, i - 1}
+                                              : std::vector<std::uint32_t>{i});
+    }
+    const Ring ring = lay_out_ring(use, static_cast<std::uint32_t>(round % 4), 64);
+    expect_sound(ring, 0, false);
+    for (const RingStage& stage : ring.stages) EXPECT_EQ(stage.offset % 64, 0U);
+  }
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct dif_context {
   dif_context_options options = {};
   std::unique_ptr<Device> device;
   std::unique_ptr<SharedArena> arena;
+  WeightOptions weights;
   std::vector<KernelEntry> kernels;  ///< of the definition, then of the host where the caller allows it
 
   RunHooks hooks(std::uint32_t flags) const {
@@ -125,7 +126,7 @@ Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
     if (constant.bytes != type.bytes() || (constant.data == nullptr && constant.bytes != 0 && !plan_only))
       return invalid_input("constant {} has {} bytes, {} needs {}", value.name, constant.bytes, type,
                            type.bytes());
-    constants.push_back({constant.data, constant.bytes});
+    constants.push_back({constant.data, constant.bytes, constant.fd, constant.file_offset});
   }
   return constants;
 }
@@ -167,6 +168,7 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
     executor_options.group_kernels = definition.group_kernels();
     executor_options.fusion = definition.fusion;
   }
+  executor_options.weights = context.weights;
   executor_options.plan_only = (flags & DIF_PREPARE_PLAN_ONLY) != 0;
   if (options->release != nullptr)
     executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
@@ -399,6 +401,10 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
       return invalid_input("context flags {:#x} are unknown", options->flags);
     result->definition = &definition;
     std::memcpy(&result->options, options, std::min<std::size_t>(options->struct_size, sizeof(*options)));
+    if (result->options.weights != nullptr) {
+      DIF_ASSIGN(result->weights, from_abi(*result->options.weights));
+      result->options.weights = nullptr;  // valid in this call
+    }
     const std::span<const KernelEntry> own = definition.kernels();
     result->kernels.assign(own.begin(), own.end());
     if ((options->flags & DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0 && definition.host_fallback != nullptr) {
@@ -410,7 +416,8 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
                                     options->memory_cap_bytes,
                                     weight_cache_bytes(result->options),
                                     options->cache_dir == nullptr ? "" : options->cache_dir,
-                                    {}};
+                                    {},
+                                    result->weights.least_free_bytes};
     if (options->log != nullptr)
       device_options.log = [log = options->log, user = options->user](int level,
                                                                       const std::string& sentence) {
@@ -449,7 +456,9 @@ dif_backend_api common_api(const BackendDefinition& definition) {
       result.arena_bytes = found.arena_bytes;
       result.workspace_bytes = found.workspace_bytes;
       result.resident_bytes = found.resident_bytes;
+      result.streamed_bytes = found.streamed_bytes;
       result.prepacked_bytes = found.prepacked_bytes;
+      result.pinned_host_bytes = found.pinned_host_bytes;
       result.details = found.details.c_str();
       result.context_arena_bytes = context.arena->arena_bytes();
       result.context_workspace_bytes = context.arena->workspace_bytes();

@@ -21,6 +21,7 @@ struct DeviceOptions {
   std::uint64_t weight_cache_bytes = UINT64_MAX;                    ///< bound on packed copies of weights
   std::string cache_folder;                                         ///< empty = keep nothing on disk
   std::function<void(int level, const std::string& sentence)> log;  ///< may be empty
+  std::uint64_t least_free_bytes = 0;  ///< of the device: no allocation goes below; 0 = no matter
 };
 
 /// What one of our backends consists of; the adapter makes a plug-in of it.

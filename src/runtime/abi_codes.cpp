@@ -66,4 +66,45 @@ Result<ir::TensorType> from_abi(const dif_tensor_type& type) {
   return result;
 }
 
+std::uint32_t to_abi(plan::ResidentOrder order) {
+  switch (order) {
+    case plan::ResidentOrder::kFirst:
+      return DIF_RESIDENT_FIRST;
+    case plan::ResidentOrder::kLargest:
+      return DIF_RESIDENT_LARGEST;
+    case plan::ResidentOrder::kSpread:
+      break;
+  }
+  return DIF_RESIDENT_SPREAD;
+}
+
+Result<WeightOptions> from_abi(const dif_weight_options& weights) {
+  constexpr std::uint32_t kKnown =
+      DIF_WEIGHTS_HOST_PINNED | DIF_WEIGHTS_SERIAL | DIF_WEIGHTS_LAZY | DIF_WEIGHTS_RELEASE_PAGES;
+  if (weights.struct_size < sizeof(weights))
+    return invalid_input("dif_weight_options has {} bytes, at least {} are needed", weights.struct_size,
+                         sizeof(weights));
+  if ((weights.flags & ~kKnown) != 0) return invalid_input("weight flags {:#x} are unknown", weights.flags);
+  if (weights.order > DIF_RESIDENT_LARGEST)
+    return invalid_input("the resident order {} is unknown", weights.order);
+  if (weights.staging_buffers == 1 || weights.staging_buffers > kMostStagingBuffers)
+    return invalid_input("{} staging buffers: expected 2 to {}, or 0", weights.staging_buffers,
+                         kMostStagingBuffers);
+  if (weights.threads > kMostReadingThreads)
+    return invalid_input("{} threads that read: expected up to {}", weights.threads, kMostReadingThreads);
+  WeightOptions result;
+  result.budget_bytes = weights.budget_bytes;
+  result.least_free_bytes = weights.least_free_bytes;
+  for (const auto order : {plan::ResidentOrder::kFirst, plan::ResidentOrder::kLargest})
+    if (to_abi(order) == weights.order) result.order = order;
+  result.prefetch_distance = weights.prefetch_distance;
+  result.host_pinned = (weights.flags & DIF_WEIGHTS_HOST_PINNED) != 0;
+  result.serial = (weights.flags & DIF_WEIGHTS_SERIAL) != 0;
+  result.lazy = (weights.flags & DIF_WEIGHTS_LAZY) != 0;
+  result.release_pages = (weights.flags & DIF_WEIGHTS_RELEASE_PAGES) != 0;
+  result.threads = weights.threads;
+  if (weights.staging_buffers != 0) result.n_buffers = weights.staging_buffers;
+  return result;
+}
+
 }  // namespace dif::runtime

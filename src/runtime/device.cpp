@@ -27,6 +27,27 @@ Result<std::unique_ptr<Recording>> Device::end_recording() {
   return fail(ErrorCode::kInternal, "nothing is being recorded");
 }
 
+Result<void*> Device::allocate_pinned(std::uint64_t) {
+  return fail(ErrorCode::kInternal, "this device has no copy lane");
+}
+
+Status Device::upload_later(BufferView, const void*, std::uint64_t) {
+  return fail(ErrorCode::kInternal, "this device has no copy lane");
+}
+
+Result<std::unique_ptr<Marker>> Device::make_marker() {
+  return fail(ErrorCode::kInternal, "this device has no copy lane");
+}
+
+Result<PinnedBuffer> PinnedBuffer::create(Device& device, std::uint64_t bytes) {
+  PinnedBuffer buffer;
+  DIF_ASSIGN(void* const memory, device.allocate_pinned(bytes));
+  buffer.device_ = &device;
+  buffer.data_ = static_cast<std::byte*>(memory);
+  buffer.bytes_ = bytes;
+  return buffer;
+}
+
 Result<BufferView> HostDevice::allocate(std::uint64_t bytes) {
   const auto padded = checked_add(bytes, 2 * kAlignment);
   if (!padded) return fail(ErrorCode::kOutOfMemory, "{} bytes are more than any memory holds", bytes);

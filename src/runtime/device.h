@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,7 +19,24 @@ class Recording {
   virtual Status replay() = 0;
 };
 
-/// Memory and order of execution of one device. One thread at a time.
+/// What is submitted to one lane runs in its order; the two run beside each other. Kernels, and copies
+/// without a word about it, are of the run lane.
+enum class Lane : std::uint8_t { kRun, kCopy };
+
+/// A place in a lane, to wait for.
+class Marker {
+ public:
+  virtual ~Marker() = default;
+  /// The place is now behind everything that was submitted to `lane`.
+  virtual Status record(Lane lane) = 0;
+  /// `lane` goes on once the place that was recorded last is reached; the caller does not wait.
+  virtual Status wait(Lane lane) = 0;
+  /// The caller waits for that place.
+  virtual Status synchronize() = 0;
+};
+
+/// Memory and order of execution of one device. One thread at a time, and beside it one at a time that uses
+/// the copy lane: upload_later, and markers.
 class Device {
  public:
   virtual ~Device() = default;
@@ -41,6 +59,22 @@ class Device {
   /// What was noted down. Ends the recording in any case. Errors: something was submitted that cannot be
   /// recorded.
   virtual Result<std::unique_ptr<Recording>> end_recording();
+  /// Whether copies from pinned host memory run beside kernels. Kernels of such a device never read a
+  /// constant while they are made: it may reach the device later.
+  virtual bool has_copy_lane() const { return false; }
+  /// Called first on a thread that uses the copy lane.
+  virtual Status enter_copy_thread() { return ok(); }
+  /// Host memory that the device reads by itself, aligned to pages. Errors: OutOfMemory.
+  virtual Result<void*> allocate_pinned(std::uint64_t bytes);
+  virtual void release_pinned(void* memory) { (void)memory; }
+  /// A copy on the copy lane; `pinned` stays as it is until the lane has passed it.
+  virtual Status upload_later(BufferView to, const void* pinned, std::uint64_t bytes);
+  virtual Result<std::unique_ptr<Marker>> make_marker();
+  /// The cap on what the context holds (0 = none), what counts against it now, and what driver and libraries
+  /// may come to take without being asked for an allocation.
+  virtual std::uint64_t cap_bytes() const { return 0; }
+  virtual std::uint64_t held_bytes() const { return 0; }
+  virtual std::uint64_t reserve_bytes() const { return 0; }
   /// From now on (until `false`) the device notes how long its kernels take, if it can.
   virtual void measure_kernels(bool on) { (void)on; }
   /// What they took since this was last asked; nothing where the device does not know. Pre: synchronized.
@@ -79,6 +113,31 @@ class DeviceBuffer {
  private:
   Device* device_ = nullptr;
   BufferView view_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// Owned pinned host memory; empty after a move.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  static Result<PinnedBuffer> create(Device& device, std::uint64_t bytes);
+  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~PinnedBuffer() {
+    if (data_ != nullptr) device_->release_pinned(data_);
+  }
+
+  std::byte* data() const { return data_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
 };
 

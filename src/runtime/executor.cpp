@@ -44,15 +44,23 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
   executor->plan_only_ = options.plan_only;
   if (options.executes) {
     DIF_TRY(device.begin_run());
-    DIF_TRY(options.plan_only ? executor->stand_in_for_constants()
-                              : executor->bind_constants(std::move(constants)));
+    executor->late_ = device.has_copy_lane();
+    if (executor->late_) executor->take_sources(constants);
+    DIF_TRY(options.plan_only || executor->late_ ? executor->stand_in_for_constants()
+                                                 : executor->bind_constants(std::move(constants)));
     executor->count_readers();
     std::vector<Step> group_steps;
     DIF_TRY(executor->make_groups(options, group_steps));
     DIF_TRY(executor->make_steps(std::move(group_steps)));
-    for (const ir::Output& output : executor->program_.outputs) DIF_TRY(executor->fold({&output.value, 1}));
-    executor->release_unread(options);
+    if (executor->late_) {
+      DIF_TRY(executor->place_weights(options));
+    } else {
+      for (const ir::Output& output : executor->program_.outputs) DIF_TRY(executor->fold({&output.value, 1}));
+      executor->release_unread(options);
+    }
   }
+  executor->make_schedule(executor->schedule_);
+  if (!options.plan_only) DIF_TRY(executor->open_stream(executor->schedule_));
   executor->make_report(options);
   if (!options.plan_only)
     DIF_TRY(arena.reserve(executor->report_.arena_bytes, executor->report_.workspace_bytes));
@@ -76,14 +84,15 @@ Status Executor::bind_constants(std::vector<HostConstant> constants) {
   return ok();
 }
 
-/// One buffer as large as the largest of them stands for every constant and every folded value.
+/// One buffer as large as the largest of them stands for every constant and every folded value; a small one
+/// where kernels read none of them while they are made.
 Status Executor::stand_in_for_constants() {
   const auto is_fixed = [&](ir::ValueId id) {
     const Storage storage = plan_.values[id].storage;
     return plan_.values[id].root == id && (storage == Storage::kConstant || storage == Storage::kFolded);
   };
   std::uint64_t largest = 1;
-  for (ir::ValueId id = 0; id < plan_.values.size(); ++id)
+  for (ir::ValueId id = 0; id < plan_.values.size() && !late_; ++id)
     if (is_fixed(id)) largest = std::max(largest, program_.type(id).bytes());
   BufferView place;
   if (device_.addresses_host_memory()) {
@@ -115,6 +124,7 @@ void Executor::count_readers() {
 /// Runs the operations that make `values`, where those depend on constants alone. Only now, when somebody
 /// needs them: weights that are cast and then repacked would else all be there in both forms at once.
 Status Executor::fold(std::span<const ir::ValueId> values) {
+  if (late_) return ok();
   std::vector<ir::OpId> ops;
   const auto add_producers = [&](std::span<const ir::ValueId> wanted) {
     for (const ir::ValueId value : wanted) {
@@ -194,7 +204,7 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
     DIF_TRY(fold(program_.ops[planned.op].operands));
     auto step = make_step(planned.op);
     if (step) {
-      for (std::size_t i = 0; i < step->in.size(); ++i)
+      for (std::size_t i = 0; i < step->in.size() && !late_; ++i)
         if (!step->reads[i]) drop_reader(step->in[i]);
       steps_.push_back(std::move(*step));
     } else if (step.error().code != ErrorCode::kUnavailable) {
@@ -203,7 +213,7 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
       missing += (missing.empty() ? "" : "; ") + step.error().message;
     }
   }
-  for (const Step& step : steps_) order_.push_back(&step);
+  for (const Step& step : steps_) schedule_.order.push_back(&step);
   if (n_missing == 0) return ok();
   return fail(ErrorCode::kUnavailable, "this backend cannot run {} of {} operations: {}", n_missing,
               program_.ops.size(), missing);
@@ -347,21 +357,39 @@ void Executor::make_report(const ExecutorOptions& options) {
     groups.push_back({{"operations", declined.group.ops}, {"declined", declined.declined}});
   for (const plan::Refusal& refusal : refusals_)
     ends.push_back({{"operation", refusal.op}, {"producer", refusal.producer}, {"reason", refusal.reason}});
-  for (ir::ValueId id = 0; id < program_.values.size(); ++id)
-    if (fixed_places_[id] && plan_.values[id].root == id) report_.resident_bytes += program_.type(id).bytes();
-  nlohmann::json constants = nlohmann::json::array();
+  nlohmann::json resident = nlohmann::json::array(), streamed = nlohmann::json::array();
   for (ir::ValueId id = 0; id < program_.values.size(); ++id) {
     const Storage storage = plan_.values[id].storage;
-    if (plan_.values[id].root != id || !fixed_places_[id]) continue;
-    if (storage == Storage::kConstant || storage == Storage::kFolded) constants.push_back(id);
+    if (plan_.values[id].root != id || (storage != Storage::kConstant && storage != Storage::kFolded))
+      continue;
+    const bool is_resident = late_ ? placed_[id] == Placed::kResident : static_cast<bool>(fixed_places_[id]);
+    if (is_resident) report_.resident_bytes += program_.type(id).bytes();
+    if (is_resident) resident.push_back(id);
+    if (late_ && placed_[id] == Placed::kStreamed) streamed.push_back(id);
   }
+  for (const plan::RingStage& stage : schedule_.ring.stages)
+    for (const std::uint32_t weight : stage.weights)
+      report_.streamed_bytes += schedule_.use.weights[weight].bytes;
+  report_.ring_bytes = schedule_.ring.bytes;
+  report_.pinned_host_bytes =
+      arena_.pinned_bytes() + pinned_weights_.bytes() + (stream_ == nullptr ? 0 : stream_->pinned_bytes());
   // "planner": whose make_plan laid out the memory, so that a host with the same one knows every place.
   nlohmann::json details = {{"executes", options.executes},
                             {"planner", plan::kPlannerName},
-                            {"resident", std::move(constants)},
+                            {"resident", std::move(resident)},
                             {"operations", std::move(operations)}};
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);
+  if (!streamed.empty()) details["streamed"] = std::move(streamed);
+  if (residency_) {
+    const plan::ResidencyRequest& request = residency_->request;
+    details["residency"] = {{"budget_bytes", request.budget_bytes},
+                            {"fixed_runtime_bytes", request.fixed_runtime_bytes},
+                            {"order", plan::order_name(request.order)},
+                            {"prefetch_distance", request.prefetch_distance},
+                            {"available_bytes", residency_->available_bytes},
+                            {"ring_bytes", residency_->ring_bytes}};
+  }
   report_.details = details.dump();
 }
 
@@ -380,10 +408,11 @@ Status Executor::take_apart() {
     for (const Step& step : *list) by_op[step.op] = &step;  // a group's step gives way to its operation's
   for (const Step* step : by_op) {
     if (step == nullptr) continue;
-    apart.order.push_back(step);
+    apart.schedule.order.push_back(step);
     apart.workspace_bytes = std::max(apart.workspace_bytes, step->workspace_bytes);
   }
   apart_ = std::move(apart);
+  make_schedule(apart_->schedule);
   return ok();
 }
 
@@ -488,6 +517,7 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
   if (one_by_one) DIF_TRY(take_apart());
   const plan::Plan& plan = one_by_one ? apart_->plan : plan_;
   DIF_TRY(arena_.reserve(plan.arena_bytes, one_by_one ? apart_->workspace_bytes : report_.workspace_bytes));
+  DIF_TRY(load_pending());
   std::vector<BufferView> places = fixed_places_;
   for (std::size_t i = 0; i < inputs.size(); ++i) places[program_.inputs[i]] = inputs[i];
   const BufferView arena = arena_.arena();
@@ -495,50 +525,78 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
     if (plan.values[id].storage == Storage::kArena)
       places[id] = {arena.base, arena.offset + plan.values[id].offset};
 
-  const std::vector<const Step*>& order = one_by_one ? apart_->order : order_;
+  const Schedule& schedule = one_by_one ? apart_->schedule : schedule_;
+  DIF_TRY(open_stream(schedule));
   const bool records = records_ && executes_ && !hooks.trace && !hooks.check_operations;
-  DIF_TRY(records ? submit_recorded(places, inputs, outputs, hooks) : submit(order, places, outputs, hooks));
-  DIF_TRY(device_.synchronize());
-  return finish(order);
+  const bool recorded = records && may_replay(inputs, outputs);
+  Status status = run_segments(schedule, places, outputs, hooks, recorded);
+  if (status) status = device_.synchronize();
+  if (!status) {
+    if (stream_ != nullptr && stream_->within_run()) stream_.reset();
+    return status;
+  }
+  return finish(schedule.order);
 }
 
-Status Executor::submit(const std::vector<const Step*>& order, const std::vector<BufferView>& places,
+Status Executor::run_segments(const Schedule& schedule, std::vector<BufferView>& places,
+                              std::span<const BufferView> outputs, const RunHooks& hooks, bool recorded) {
+  for (std::size_t i = 0; i < schedule.segments.size(); ++i) {
+    const std::uint32_t stage = schedule.segments[i].stage;
+    if (stage != kNoStage) {
+      DIF_TRY(stream_->acquire(hooks.cancelled));
+      place_stage(schedule, stage, places);
+    }
+    DIF_TRY(recorded ? submit_recorded(i, places, outputs, hooks)
+                     : submit(schedule, i, places, outputs, hooks));
+    if (stage != kNoStage) DIF_TRY(stream_->release());
+  }
+  return ok();
+}
+
+Status Executor::submit(const Schedule& schedule, std::size_t segment, const std::vector<BufferView>& places,
                         std::span<const BufferView> outputs, const RunHooks& hooks) {
-  for (const Step* step : order) {
+  for (std::size_t i = schedule.segments[segment].first; i < schedule.segments[segment].end; ++i) {
+    const Step& step = *schedule.order[i];
     if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
-    if (Status status = run_step(*step, places, hooks); !status) {
-      failed_operation_ = step->op;
+    if (Status status = run_step(step, places, hooks); !status) {
+      failed_operation_ = step.op;
       return status;
     }
   }
-  return write_outputs(outputs, places);
+  return segment + 1 == schedule.segments.size() ? write_outputs(outputs, places) : ok();
 }
 
 /// The first run with some memory is submitted kernel by kernel, and makes what kernels make when they first
 /// run; the second is recorded.
-Status Executor::submit_recorded(const std::vector<BufferView>& places, std::span<const BufferView> inputs,
-                                 std::span<const BufferView> outputs, const RunHooks& hooks) {
+bool Executor::may_replay(std::span<const BufferView> inputs, std::span<const BufferView> outputs) {
   std::vector<BufferView> memory(inputs.begin(), inputs.end());
   memory.insert(memory.end(), outputs.begin(), outputs.end());
   memory.push_back(arena_.arena());
   memory.push_back(arena_.workspace());
-  if (memory != recorded_.memory) {
-    recorded_ = {std::move(memory), nullptr};
-    return submit(order_, places, outputs, hooks);
-  }
-  if (recorded_.recording == nullptr) {
-    DIF_ASSIGN(records_, device_.begin_recording());
-    if (!records_) return submit(order_, places, outputs, hooks);
-    const Status submitted = submit(order_, places, outputs, hooks);
-    auto recording = device_.end_recording();
-    if (!submitted || !recording) {
+  if (memory == recorded_.memory) return true;
+  recorded_ = {std::move(memory), {}};
+  recorded_.segments.resize(schedule_.segments.size());
+  return false;
+}
+
+Status Executor::submit_recorded(std::size_t segment, const std::vector<BufferView>& places,
+                                 std::span<const BufferView> outputs, const RunHooks& hooks) {
+  std::unique_ptr<Recording>& recording = recorded_.segments[segment];
+  if (recording == nullptr) {
+    if (records_) {
+      DIF_ASSIGN(records_, device_.begin_recording());
+    }
+    if (!records_) return submit(schedule_, segment, places, outputs, hooks);
+    const Status submitted = submit(schedule_, segment, places, outputs, hooks);
+    auto recorded = device_.end_recording();
+    if (!submitted || !recorded) {
       records_ = false;
       if (!submitted && submitted.error().code == ErrorCode::kCancelled) return submitted;
-      return submit(order_, places, outputs, hooks);
+      return submit(schedule_, segment, places, outputs, hooks);
     }
-    recorded_.recording = std::move(*recording);
+    recording = std::move(*recorded);
   }
-  return recorded_.recording->replay();
+  return recording->replay();
 }
 
 /// Asks the kernels of a run that is done.

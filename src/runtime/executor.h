@@ -10,8 +10,12 @@
 
 #include "ir/program.h"
 #include "plan/plan.h"
+#include "plan/residency.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
+#include "runtime/uploader.h"
+#include "runtime/weight_options.h"
+#include "runtime/weight_stream.h"
 
 namespace dif::runtime {
 
@@ -25,17 +29,24 @@ class SharedArena {
   BufferView workspace() const { return workspace_.view(); }
   std::uint64_t arena_bytes() const { return arena_.bytes(); }
   std::uint64_t workspace_bytes() const { return workspace_.bytes(); }
+  /// With pinned buffers for `bytes`, or as many as the options allow. Pre: the device has a copy lane.
+  Result<Uploader*> uploader(const WeightOptions& options, std::uint64_t bytes);
+  std::uint64_t pinned_bytes() const { return uploader_ == nullptr ? 0 : uploader_->pinned_bytes(); }
 
  private:
   Device& device_;
   DeviceBuffer arena_;
   DeviceBuffer workspace_;
+  std::unique_ptr<Uploader> uploader_;
+  std::uint32_t n_buffers_ = 0;
 };
 
 /// A constant as the caller of prepare has it.
 struct HostConstant {
   const void* data = nullptr;
   std::uint64_t bytes = 0;
+  int fd = -1;  ///< of a file that holds the same bytes, or -1
+  std::uint64_t file_offset = 0;
 };
 
 struct ExecutorOptions {
@@ -46,6 +57,7 @@ struct ExecutorOptions {
   plan::FusionRules fusion = {};  ///< what the group kernels can execute
   /// Decide and report: no constant is read (their pointers may be null), nothing is kept, a run is refused.
   bool plan_only = false;
+  WeightOptions weights = {};  ///< for a device with a copy lane
 };
 
 /// One operation, or one group, that ran.
@@ -66,15 +78,20 @@ struct ExecutorReport {
   std::uint64_t arena_bytes = 0;
   std::uint64_t workspace_bytes = 0;
   std::uint64_t resident_bytes = 0;
+  std::uint64_t streamed_bytes = 0;  ///< fetched in every run
+  std::uint64_t ring_bytes = 0;      ///< through which they go
   std::uint64_t prepacked_bytes = 0;
+  std::uint64_t pinned_host_bytes = 0;
   std::uint32_t host_operations = 0;  ///< that leave the device
   std::string details;                ///< JSON: kernel per operation, groups, why others declined
 };
 
 /// A verified program made ready on a device: constants folded, operations grouped, kernels chosen, memory
-/// planned. Where the device records, a run that is repeated with the same memory is recorded, and from then
-/// on submitted as a whole. A run that checks operations runs them one by one, groups taken apart; that needs
-/// more memory than the report says.
+/// planned. On a device with a copy lane weights come from their files: those that the budget holds once, the
+/// others in every run (plan/residency.h). Where the device records, a run that is repeated with the same
+/// memory is recorded, and from then on submitted as a whole, or between two streamed weights as a whole. A
+/// run that checks operations runs them one by one, groups taken apart; that needs more memory than the
+/// report says.
 class Executor {
  public:
   /// Takes the program; constants[i] belongs to program.constants[i] and stays valid while the executor lives
@@ -113,18 +130,32 @@ class Executor {
     plan::Group group;
     std::vector<std::string> declined;
   };
+  static constexpr std::uint32_t kNoStage = UINT32_MAX;
+  /// Steps that follow each other with nothing to wait for between them.
+  struct Segment {
+    std::size_t first = 0, end = 0;  ///< of the order
+    std::uint32_t stage = kNoStage;  ///< of the ring, whose weights the one step reads
+  };
+  /// The steps of a run, and what is streamed for them.
+  struct Schedule {
+    std::vector<const Step*> order;
+    std::vector<Segment> segments;
+    plan::WeightUse use;
+    plan::Ring ring;
+  };
   /// The program without groups, for runs that check operations.
   struct Apart {
     plan::Plan plan;
     std::vector<Step> steps;  ///< of the operations that are in groups
-    std::vector<const Step*> order;
+    Schedule schedule;
     std::uint64_t workspace_bytes = 0;
   };
+  enum class Placed : std::uint8_t { kNowhere, kResident, kStreamed };
 
   /// A recorded run, for the memory that it reads and writes.
   struct Recorded {
     std::vector<BufferView> memory;  ///< inputs, outputs, arena, workspace
-    std::unique_ptr<Recording> recording;
+    std::vector<std::unique_ptr<Recording>> segments;
   };
 
   Executor(ir::Program program, Device& device, SharedArena& arena, std::span<const KernelEntry> kernels);
@@ -144,12 +175,33 @@ class Executor {
   void release_unread(const ExecutorOptions& options);
   void make_report(const ExecutorOptions& options);
   Status take_apart();
+
+  // executor_weights.cpp: weights on a device with a copy lane
+  void take_sources(const std::vector<HostConstant>& constants);
+  Status place_weights(const ExecutorOptions& options);
+  Status list_fold(ir::ValueId root);
+  Status decide_residency(const ExecutorOptions& options, std::uint64_t workspace_bytes);
+  Status load_weights(const ExecutorOptions& options);
+  Status load_pending();
+  Result<DeviceBuffer> compute(ir::ValueId root);
+  Result<DeviceBuffer> fetch(ir::ValueId root);
+  std::vector<Transfer> transfers_of(ir::ValueId root, BufferView to) const;
+  Status keep_on_host(const ExecutorOptions& options);
+  void release_read(const ExecutorOptions& options);
+  void make_schedule(Schedule& schedule) const;
+  plan::WeightUse weight_use(const std::vector<const Step*>& order, std::vector<std::size_t>& position) const;
+  Status open_stream(const Schedule& schedule);
+  void place_stage(const Schedule& schedule, std::uint32_t stage, std::vector<BufferView>& places) const;
+
   Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
   Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks);
-  Status submit(const std::vector<const Step*>& order, const std::vector<BufferView>& places,
+  Status run_segments(const Schedule& schedule, std::vector<BufferView>& places,
+                      std::span<const BufferView> outputs, const RunHooks& hooks, bool recorded);
+  Status submit(const Schedule& schedule, std::size_t segment, const std::vector<BufferView>& places,
                 std::span<const BufferView> outputs, const RunHooks& hooks);
-  Status submit_recorded(const std::vector<BufferView>& places, std::span<const BufferView> inputs,
+  Status submit_recorded(std::size_t segment, const std::vector<BufferView>& places,
                          std::span<const BufferView> outputs, const RunHooks& hooks);
+  bool may_replay(std::span<const BufferView> inputs, std::span<const BufferView> outputs);
   Status finish(const std::vector<const Step*>& order);
   Status check_finite(const Step& step, const std::vector<BufferView>& places);
   Status write_outputs(std::span<const BufferView> outputs, const std::vector<BufferView>& places);
@@ -168,7 +220,7 @@ class Executor {
                                                    nullptr};  ///< for all constants when planning only
   DeviceBuffer device_stand_in_;
   std::span<const KernelEntry> kernels_;
-  std::vector<const Step*> order_;  ///< of a run
+  Schedule schedule_;
   std::vector<Step> steps_;         ///< in the order of execution
   std::vector<Step> folded_steps_;  ///< without their kernels, for the report
   std::vector<DeclinedGroup> declined_groups_;
@@ -180,6 +232,19 @@ class Executor {
   bool executes_ = true;
   bool plan_only_ = false;
   ir::OpId failed_operation_ = ir::kNoId;
+
+  // On a device with a copy lane:
+  bool late_ = false;
+  WeightOptions weights_;
+  std::vector<HostSource> sources_;  ///< per value: of constants, and of computed ones kept on the host
+  std::vector<Placed> placed_;       ///< per root value
+  std::optional<plan::Residency> residency_;
+  std::vector<Transfer> pending_;                     ///< resident weights that the first run fetches
+  PinnedBuffer pinned_weights_;                       ///< streamed weights, with WeightOptions::host_pinned
+  std::vector<std::vector<std::byte>> host_weights_;  ///< streamed ones that were computed
+  DeviceBuffer ring_;
+  const Schedule* streamed_schedule_ = nullptr;  ///< that stream_ serves
+  std::unique_ptr<WeightStream> stream_;
 };
 
 }  // namespace dif::runtime

@@ -18,6 +18,21 @@ std::uint32_t weight_cache_mib(std::uint64_t bytes) {
   return bytes >> 20 < DIF_WEIGHT_CACHE_OFF ? static_cast<std::uint32_t>(bytes >> 20) : 0;
 }
 
+dif_weight_options raw_weights(const WeightOptions& weights) {
+  dif_weight_options raw = {};
+  raw.struct_size = sizeof(raw);
+  raw.flags = (weights.host_pinned ? DIF_WEIGHTS_HOST_PINNED : 0) |
+              (weights.serial ? DIF_WEIGHTS_SERIAL : 0) | (weights.lazy ? DIF_WEIGHTS_LAZY : 0) |
+              (weights.release_pages ? DIF_WEIGHTS_RELEASE_PAGES : 0);
+  raw.budget_bytes = weights.budget_bytes;
+  raw.least_free_bytes = weights.least_free_bytes;
+  raw.order = to_abi(weights.order);
+  raw.prefetch_distance = weights.prefetch_distance;
+  raw.threads = weights.threads;
+  raw.staging_buffers = weights.n_buffers;
+  return raw;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLibrary> library,
@@ -32,6 +47,8 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLi
   raw.memory_cap_bytes = chosen.memory_cap_bytes;
   raw.weight_cache_mib = weight_cache_mib(chosen.weight_cache_bytes);
   raw.cache_dir = chosen.cache_folder.empty() ? nullptr : chosen.cache_folder.c_str();
+  const dif_weight_options weights = raw_weights(chosen.weights);
+  raw.weights = &weights;
   raw.user = &context->options_;
   // Nothing may be thrown through a plug-in: a message that finds no memory is lost, and a question without
   // an answer stops the run.

@@ -12,6 +12,7 @@
 #include "dif/status.h"
 #include "ir/program.h"
 #include "runtime/backend_library.h"
+#include "runtime/weight_options.h"
 
 namespace dif::runtime {
 
@@ -27,6 +28,7 @@ struct ContextOptions {
   std::string cache_folder;
   /// Operations that the device declines may run on the host; reports count them.
   bool allow_host_fallback = false;
+  WeightOptions weights;
   std::function<void(int level, const char* sentence)> log;
   std::function<void(const dif_trace_event& event)> trace;  ///< empty = no tracing
   std::function<bool()> cancelled;

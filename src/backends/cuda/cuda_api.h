@@ -42,6 +42,7 @@ namespace dif::cuda {
   DO(cuStreamCreate)                   \
   DO(cuStreamDestroy)                  \
   DO(cuStreamSynchronize)              \
+  DO(cuStreamWaitEvent)                \
   DO(cuStreamBeginCapture)             \
   DO(cuStreamEndCapture)               \
   DO(cuGraphInstantiateWithFlags)      \

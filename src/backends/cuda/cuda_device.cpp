@@ -22,6 +22,9 @@ constexpr std::uint64_t kStagingBytes = 8 << 20;
 
 constexpr std::size_t kReportWords = 4096;
 
+/// What cuDNN and cuBLASLt may still load once a run needs their kernels.
+constexpr std::uint64_t kLibraryReserveBytes = 192 << 20;
+
 /// What a context may cost at most: where other processes hold memory too, theirs is not told apart.
 constexpr std::uint64_t kMostContextBytes = 1ULL << 30;
 
@@ -91,6 +94,7 @@ CudaDevice::CudaDevice(const DriverApi& driver, const CompilerApi& compiler, Dev
       compiler_(compiler),
       facts_(std::move(facts)),
       cap_bytes_(options.cap_bytes),
+      least_free_bytes_(options.least_free_bytes),
       log_(options.log),
       cache_(options.cache_folder, [this](std::string_view sentence) {
         if (log_) log_(DIF_LOG_WARNING, std::string(sentence));
@@ -125,8 +129,11 @@ Status CudaDevice::open() {
   DIF_TRY(begin_run());
   std::size_t free = 0, total = 0;
   DIF_TRY(driver_.checked("cuMemGetInfo", driver_.cuMemGetInfo(&free, &total)));
-  DIF_TRY(hold(std::min<std::uint64_t>(total - free, kMostContextBytes)));
-  DIF_TRY(driver_.checked("cuStreamCreate", driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING)));
+  context_bytes_ = std::min<std::uint64_t>(total - free, kMostContextBytes);
+  free_at_start_ = free;
+  DIF_TRY(hold(context_bytes_));
+  for (CUstream* stream : {&stream_, &copy_stream_})
+    DIF_TRY(driver_.checked("cuStreamCreate", driver_.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING)));
   for (std::size_t i = 0; i < kStagings; ++i) {
     Staging& staging = staging_.emplace_back();
     DIF_TRY(driver_.checked("cuMemHostAlloc", driver_.cuMemHostAlloc(&staging.memory, kStagingBytes, 0)));
@@ -155,7 +162,8 @@ CudaDevice::~CudaDevice() {
     if (staging.done != nullptr) driver_.cuEventDestroy(staging.done);
   }
   if (words_ != nullptr) driver_.cuMemFreeHost(words_);
-  if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+  for (CUstream stream : {stream_, copy_stream_})
+    if (stream != nullptr) driver_.cuStreamDestroy(stream);
   driver_.cuDevicePrimaryCtxRelease(facts_.handle);
 }
 
@@ -166,12 +174,33 @@ std::uint64_t CudaDevice::free_bytes() const {
   return driver_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
 }
 
+std::uint64_t CudaDevice::held_bytes() const {
+  if (cap_bytes_ == 0) return held_bytes_;
+  const std::uint64_t free = free_bytes();
+  const std::uint64_t lost = free_at_start_ > free ? free_at_start_ - free : 0;
+  return std::max(held_bytes_, context_bytes_ + lost);
+}
+
+std::uint64_t CudaDevice::reserve_bytes() const {
+  return kLibraryReserveBytes;
+}
+
 Status CudaDevice::hold(std::uint64_t bytes) {
-  if (cap_bytes_ != 0 && (bytes > cap_bytes_ || held_bytes_ > cap_bytes_ - bytes))
+  const std::uint64_t held = held_bytes();
+  if (cap_bytes_ != 0 && (bytes > cap_bytes_ || held > cap_bytes_ - bytes))
     return fail(ErrorCode::kOutOfMemory,
                 "{} bytes more would exceed the memory cap of {} bytes ({} are held, the CUDA context and "
                 "libraries among them)",
-                bytes, cap_bytes_, held_bytes_);
+                bytes, cap_bytes_, held);
+  if (least_free_bytes_ != 0) {
+    const std::uint64_t free = free_bytes();
+    if (free < least_free_bytes_ || bytes > free - least_free_bytes_)
+      return fail(
+          ErrorCode::kOutOfMemory,
+          "{} bytes more would leave less than {} MiB of {} free ({} bytes are free); end what else uses "
+          "the GPU, or lower --min-free-mib",
+          bytes, least_free_bytes_ >> 20, facts_.name, free);
+  }
   held_bytes_ += bytes;
   return ok();
 }
@@ -314,6 +343,59 @@ Result<std::unique_ptr<runtime::Recording>> CudaDevice::end_recording() {
   driver_.cuGraphDestroy(graph);
   DIF_TRY(status);
   return std::make_unique<GraphRecording>(*this, executable);
+}
+
+// --- copies beside kernels -------------------------------------------------------------------------------
+
+/// An event of the driver.
+class CudaMarker final : public runtime::Marker {
+ public:
+  CudaMarker(const CudaDevice& device, CUevent event) : device_(device), event_(event) {}
+  ~CudaMarker() override { device_.driver_.cuEventDestroy(event_); }
+  Status record(runtime::Lane lane) override {
+    const DriverApi& driver = device_.driver_;
+    return driver.checked("cuEventRecord", driver.cuEventRecord(event_, device_.stream_of(lane)));
+  }
+  Status wait(runtime::Lane lane) override {
+    const DriverApi& driver = device_.driver_;
+    return driver.checked("cuStreamWaitEvent", driver.cuStreamWaitEvent(device_.stream_of(lane), event_, 0));
+  }
+  Status synchronize() override {
+    return device_.driver_.checked("cuEventSynchronize", device_.driver_.cuEventSynchronize(event_));
+  }
+
+ private:
+  const CudaDevice& device_;
+  CUevent event_;
+};
+
+Result<std::unique_ptr<runtime::Marker>> CudaDevice::make_marker() {
+  DIF_TRY(begin_run());
+  CUevent event = nullptr;
+  DIF_TRY(driver_.checked("cuEventCreate", driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)));
+  return std::make_unique<CudaMarker>(*this, event);
+}
+
+Result<void*> CudaDevice::allocate_pinned(std::uint64_t bytes) {
+  DIF_TRY(begin_run());
+  void* memory = nullptr;
+  const CUresult code = driver_.cuMemHostAlloc(&memory, std::max<std::uint64_t>(bytes, 1), 0);
+  if (code == CUDA_ERROR_OUT_OF_MEMORY)
+    return fail(ErrorCode::kOutOfMemory, "the system has no {} MiB of host memory that can be pinned",
+                (bytes >> 20) + 1);
+  DIF_TRY(driver_.checked("cuMemHostAlloc", code));
+  return memory;
+}
+
+void CudaDevice::release_pinned(void* memory) {
+  driver_.cuCtxSetCurrent(context_);
+  driver_.cuMemFreeHost(memory);
+}
+
+Status CudaDevice::upload_later(runtime::BufferView to, const void* pinned, std::uint64_t bytes) {
+  if (bytes == 0) return ok();
+  return driver_.checked("cuMemcpyHtoDAsync",
+                         driver_.cuMemcpyHtoDAsync(address(to), pinned, bytes, copy_stream_));
 }
 
 // --- code ------------------------------------------------------------------------------------------------

@@ -80,8 +80,9 @@ struct Counters {
   std::uint64_t compilations = 0;  ///< texts that no cache had
 };
 
-/// A GPU with its primary context and one stream on which everything runs in order. Buffers are device
-/// addresses. The memory cap counts the context, the libraries, kernels and every allocation.
+/// A GPU with its primary context, one stream on which everything runs in order, and one for copies from
+/// pinned memory beside it. Buffers are device addresses. The memory cap counts the context, the libraries,
+/// kernels and every allocation.
 class CudaDevice final : public runtime::Device {
  public:
   /// Errors: Unavailable (no driver, no such device, too old; no NVRTC), OutOfMemory (the cap does not hold
@@ -100,6 +101,16 @@ class CudaDevice final : public runtime::Device {
   Status copy(runtime::BufferView to, runtime::BufferView from, std::uint64_t bytes) override;
   Status begin_run() override;
   Status synchronize() override;
+  bool has_copy_lane() const override { return true; }
+  Status enter_copy_thread() override { return begin_run(); }
+  Result<void*> allocate_pinned(std::uint64_t bytes) override;
+  void release_pinned(void* memory) override;
+  Status upload_later(runtime::BufferView to, const void* pinned, std::uint64_t bytes) override;
+  Result<std::unique_ptr<runtime::Marker>> make_marker() override;
+  std::uint64_t cap_bytes() const override { return cap_bytes_; }
+  /// With a cap: what was counted or, where that is more, what the GPU lost since the device was made.
+  std::uint64_t held_bytes() const override;
+  std::uint64_t reserve_bytes() const override;
   Result<bool> begin_recording() override;
   Result<std::unique_ptr<runtime::Recording>> end_recording() override;
 
@@ -119,10 +130,10 @@ class CudaDevice final : public runtime::Device {
   const DriverApi& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
   const Counters& counters() const { return counters_; }
-  std::uint64_t held_bytes() const { return held_bytes_; }
 
  private:
   friend class CudaKernel;
+  friend class CudaMarker;
   friend class GraphRecording;
   friend class ReportWord;
   struct Slab;
@@ -134,6 +145,9 @@ class CudaDevice final : public runtime::Device {
   Status count_library(const std::function<Status()>& make);
   Status hold(std::uint64_t bytes);
   std::uint64_t free_bytes() const;
+  CUstream stream_of(runtime::Lane lane) const {
+    return lane == runtime::Lane::kRun ? stream_ : copy_stream_;
+  }
   Result<CUmodule> module(const std::string& text);
   Result<runtime::BufferView> allocate_large(std::uint64_t bytes);
   Result<runtime::BufferView> allocate_small(std::uint64_t bytes);
@@ -141,11 +155,12 @@ class CudaDevice final : public runtime::Device {
   const DriverApi& driver_;
   const CompilerApi& compiler_;
   DeviceFacts facts_;
-  std::uint64_t cap_bytes_ = 0, held_bytes_ = 0;
+  std::uint64_t cap_bytes_ = 0, least_free_bytes_ = 0, held_bytes_ = 0;
+  std::uint64_t context_bytes_ = 0, free_at_start_ = 0;
   std::function<void(int level, const std::string& sentence)> log_;
   io::CacheStore cache_;
   CUcontext context_ = nullptr;
-  CUstream stream_ = nullptr;
+  CUstream stream_ = nullptr, copy_stream_ = nullptr;
   cublasLtHandle_t matmul_ = nullptr;
   void* dnn_ = nullptr;
   std::map<std::string, CUmodule> modules_;             ///< by text

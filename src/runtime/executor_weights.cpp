@@ -1,0 +1,349 @@
+/// Weights of a program on a device with a copy lane: which stay there, how they get there, and what is
+/// fetched again in every run.
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "base/checked_math.h"
+#include "plan/constant_bytes.h"
+#include "runtime/executor.h"
+
+namespace dif::runtime {
+
+using plan::Storage;
+
+namespace {
+
+/// Of places in the ring: enough for the widest accesses of kernels.
+constexpr std::uint64_t kRingAlignment = 256;
+/// Inputs and outputs of runs, the step number, and what allocations are rounded up by.
+constexpr std::uint64_t kRunReserveBytes = 48 << 20;
+
+/// Bytes in MiB, rounded up.
+std::uint64_t mib(std::uint64_t bytes) {
+  return saturating_add<std::uint64_t>(bytes, (1 << 20) - 1) >> 20;
+}
+
+}  // namespace
+
+Result<Uploader*> SharedArena::uploader(const WeightOptions& options, std::uint64_t bytes) {
+  const std::uint64_t useful = bytes / WeightOptions::kStagingBufferBytes + 1;
+  const auto wanted =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(useful, 2, std::max(options.n_buffers, 2U)));
+  if (uploader_ == nullptr || n_buffers_ < wanted) {
+    uploader_.reset();
+    UploaderOptions chosen;
+    chosen.threads = options.threads;
+    chosen.n_buffers = n_buffers_ = wanted;
+    chosen.buffer_bytes = WeightOptions::kStagingBufferBytes;
+    chosen.release_pages = options.release_pages;
+    DIF_ASSIGN(uploader_, Uploader::create(device_, chosen));
+  }
+  return uploader_.get();
+}
+
+void Executor::take_sources(const std::vector<HostConstant>& constants) {
+  sources_.resize(program_.values.size());
+  placed_.resize(program_.values.size(), Placed::kNowhere);
+  for (std::size_t i = 0; i < constants.size(); ++i)
+    sources_[program_.constants[i]] = {static_cast<const std::byte*>(constants[i].data), constants[i].fd,
+                                       constants[i].file_offset};
+}
+
+/// The weights that steps of an order read, and where in it those steps are.
+plan::WeightUse Executor::weight_use(const std::vector<const Step*>& order,
+                                     std::vector<std::size_t>& position) const {
+  plan::WeightUse use;
+  std::vector<std::uint32_t> index(program_.values.size(), ir::kNoId);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    std::vector<std::uint32_t> reads;
+    for (const ir::ValueId value : order[i]->in) {
+      const ir::ValueId root = plan_.values[value].root;
+      if (plan_.values[root].storage != Storage::kConstant && plan_.values[root].storage != Storage::kFolded)
+        continue;
+      if (index[root] == ir::kNoId) {
+        index[root] = static_cast<std::uint32_t>(use.weights.size());
+        use.weights.push_back(
+            {root, program_.type(root).bytes(), late_ && placed_[root] != Placed::kStreamed});
+      }
+      if (std::ranges::find(reads, index[root]) == reads.end()) reads.push_back(index[root]);
+    }
+    if (reads.empty()) continue;
+    use.steps.push_back(std::move(reads));
+    position.push_back(i);
+  }
+  return use;
+}
+
+void Executor::make_schedule(Schedule& schedule) const {
+  std::vector<std::size_t> position;
+  if (late_) {
+    schedule.use = weight_use(schedule.order, position);
+    schedule.ring = plan::lay_out_ring(schedule.use, weights_.prefetch_distance, kRingAlignment);
+  }
+  std::size_t next = 0;
+  for (std::uint32_t stage = 0; stage < schedule.ring.stages.size(); ++stage) {
+    const std::size_t step = position[schedule.ring.stages[stage].step];
+    if (step != next) schedule.segments.push_back({next, step, kNoStage});
+    schedule.segments.push_back({step, step + 1, stage});
+    next = step + 1;
+  }
+  if (next != schedule.order.size() || schedule.segments.empty())
+    schedule.segments.push_back({next, schedule.order.size(), kNoStage});
+}
+
+/// Notes, for the report and for compute(), how the value and what it depends on come to be.
+Status Executor::list_fold(ir::ValueId root) {
+  if (plan_.values[root].storage != Storage::kFolded) return ok();
+  const ir::OpId op = program_.values[root].producer;
+  if (folds_made_[op]) return ok();
+  folds_made_[op] = true;
+  for (const ir::ValueId operand : program_.ops[op].operands) DIF_TRY(list_fold(plan_.values[operand].root));
+  if (!plan::constant_bytes(program_, root)) {
+    DIF_ASSIGN(Step step, make_step(op));
+    folded_steps_.push_back(std::move(step));
+    return ok();
+  }
+  Step step;
+  step.op = op;
+  step.description = views_[op].def().name;
+  step.kernel_name = "read_in_place";
+  folded_steps_.push_back(std::move(step));
+  return ok();
+}
+
+/// Pre: kernels are made.
+Status Executor::place_weights(const ExecutorOptions& options) {
+  weights_ = options.weights;
+  std::uint64_t workspace_bytes = 0;
+  for (const Step& step : steps_) workspace_bytes = std::max(workspace_bytes, step.workspace_bytes);
+  std::vector<std::size_t> unused;
+  for (const plan::PlacedWeight& weight : weight_use(schedule_.order, unused).weights)
+    placed_[weight.value] = Placed::kResident;
+  DIF_TRY(decide_residency(options, workspace_bytes));
+  for (const ir::Output& output : program_.outputs) {
+    const plan::Placement& place = plan_.values[output.value];
+    if (place.storage == Storage::kConstant || place.storage == Storage::kFolded)
+      placed_[place.root] = Placed::kResident;
+  }
+  for (ir::ValueId id = 0; id < placed_.size(); ++id)
+    if (placed_[id] != Placed::kNowhere) DIF_TRY(list_fold(id));
+  std::ranges::fill(fixed_places_, BufferView());
+  device_stand_in_ = DeviceBuffer();
+  if (plan_only_) return ok();
+  DIF_TRY(arena_.reserve(plan_.arena_bytes, workspace_bytes));
+  DIF_TRY(load_weights(options));
+  DIF_TRY(keep_on_host(options));
+  release_read(options);
+  return ok();
+}
+
+Status Executor::decide_residency(const ExecutorOptions& options, std::uint64_t workspace_bytes) {
+  const std::uint64_t cap = device_.cap_bytes(), asked = options.weights.budget_bytes;
+  const std::uint64_t budget = cap == 0 || asked == 0 ? std::max(cap, asked) : std::min(cap, asked);
+  if (budget == 0) return ok();
+  std::uint64_t fixed = kRunReserveBytes + device_.reserve_bytes();
+  for (const ir::ValueId input : program_.inputs) fixed += program_.type(input).bytes();
+  for (const ir::Output& output : program_.outputs) fixed += program_.type(output.value).bytes();
+  const std::uint64_t shared = arena_.arena_bytes() + arena_.workspace_bytes();
+  const std::uint64_t held = device_.held_bytes();
+  fixed += held > shared ? held - shared : 0;
+  fixed += std::max(workspace_bytes, arena_.workspace_bytes());
+  // Another program of the context may have made the arena larger than this one needs it.
+  fixed += std::max(plan_.arena_bytes, arena_.arena_bytes()) - plan_.arena_bytes;
+  std::vector<std::size_t> unused;
+  const plan::WeightUse use = weight_use(schedule_.order, unused);
+  const std::uint32_t distance = weights_.serial ? 0 : weights_.prefetch_distance;
+  weights_.prefetch_distance = distance;
+  const plan::ResidencyRequest request = {budget, fixed, weights_.order, distance};
+  residency_ = plan::place_weights(use, plan_.arena_bytes, request);
+  if (!residency_->fits)
+    return fail(ErrorCode::kOutOfMemory,
+                "program {} needs at least {} MiB of device memory, {} MiB are given: {} for intermediate "
+                "values, {} for two or more weights at a time, {} for scratch memory, libraries and what the "
+                "context holds; give more, or choose a smaller size",
+                program_.name, mib(plan::least_budget(use, plan_.arena_bytes, request)), budget >> 20,
+                mib(plan_.arena_bytes), mib(residency_->ring_bytes), mib(fixed));
+  for (const plan::PlacedWeight& weight : residency_->weights)
+    placed_[weight.value] = weight.resident ? Placed::kResident : Placed::kStreamed;
+  return ok();
+}
+
+std::vector<Transfer> Executor::transfers_of(ir::ValueId root, BufferView to) const {
+  const std::uint64_t bytes = program_.type(root).bytes();
+  if (sources_[root].data != nullptr) return {{to, sources_[root], bytes}};
+  std::vector<Transfer> transfers;
+  const auto runs = plan::constant_bytes(program_, root);
+  for (const plan::ConstantBytes& run : runs.value_or(std::vector<plan::ConstantBytes>())) {
+    transfers.push_back({to, sources_[run.constant].from(run.offset), run.bytes});
+    to.offset += run.bytes;
+  }
+  return transfers;
+}
+
+/// A value that is read from where its constants are, in a buffer of its own.
+Result<DeviceBuffer> Executor::fetch(ir::ValueId root) {
+  const std::uint64_t bytes = program_.type(root).bytes();
+  DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, bytes));
+  DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, bytes));
+  DIF_TRY(uploader->run(transfers_of(root, buffer.view())));
+  return buffer;
+}
+
+/// A folded value that has to be computed, in a buffer of its own; what it depends on is there only
+/// meanwhile.
+Result<DeviceBuffer> Executor::compute(ir::ValueId root) {
+  const ir::OpId op = program_.values[root].producer;
+  std::vector<BufferView> places = fixed_places_;
+  std::vector<DeviceBuffer> buffers;
+  for (const ir::ValueId operand : program_.ops[op].operands) {
+    const ir::ValueId source = plan_.values[operand].root;
+    if (places[source]) continue;
+    DIF_ASSIGN(DeviceBuffer buffer, plan::constant_bytes(program_, source) ? fetch(source) : compute(source));
+    places[source] = buffer.view();
+    buffers.push_back(std::move(buffer));
+  }
+  DeviceBuffer wanted;
+  for (const ir::ValueId result : program_.ops[op].results) {
+    DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, program_.type(result).bytes()));
+    places[result] = buffer.view();
+    if (result == root)
+      wanted = std::move(buffer);
+    else
+      buffers.push_back(std::move(buffer));
+  }
+  const auto step = std::ranges::find(folded_steps_, op, &Step::op);
+  DIF_ASSIGN(DeviceBuffer workspace, DeviceBuffer::create(device_, step->workspace_bytes));
+  if (Status status = execute(*step, places, workspace.view()); !status)
+    return with_context(std::move(status.error()), "while folding operation {}", op);
+  DIF_TRY(device_.synchronize());
+  DIF_TRY(step->kernel->finish());
+  return wanted;
+}
+
+/// What is computed comes first: what it needs meanwhile is gone before the others come.
+Status Executor::load_weights(const ExecutorOptions&) {
+  std::vector<ir::ValueId> computed;
+  for (ir::ValueId id = 0; id < placed_.size(); ++id) {
+    if (placed_[id] == Placed::kNowhere) continue;
+    if (!plan::constant_bytes(program_, id)) computed.push_back(id);
+  }
+  for (const ir::ValueId id : computed) {
+    DIF_ASSIGN(DeviceBuffer buffer, compute(id));
+    if (placed_[id] == Placed::kResident) {
+      owned_[id] = std::move(buffer);
+      fixed_places_[id] = owned_[id].view();
+      continue;
+    }
+    std::vector<std::byte>& copy = host_weights_.emplace_back(buffer.bytes());
+    DIF_TRY(device_.download(copy.data(), buffer.view(), buffer.bytes()));
+    sources_[id] = {copy.data(), -1, 0};
+  }
+  for (Step& step : folded_steps_) step.kernel.reset();
+  for (ir::ValueId id = 0; id < placed_.size(); ++id) {
+    if (placed_[id] != Placed::kResident || fixed_places_[id]) continue;
+    DIF_ASSIGN(owned_[id], DeviceBuffer::create(device_, program_.type(id).bytes()));
+    fixed_places_[id] = owned_[id].view();
+    for (Transfer& transfer : transfers_of(id, fixed_places_[id])) pending_.push_back(transfer);
+  }
+  std::ranges::sort(pending_, {}, [](const Transfer& transfer) {
+    return std::tuple(transfer.from.fd, transfer.from.file_offset, transfer.from.data);
+  });
+  return weights_.lazy ? ok() : load_pending();
+}
+
+Status Executor::load_pending() {
+  if (pending_.empty()) return ok();
+  std::uint64_t bytes = 0;
+  for (const Transfer& transfer : pending_) bytes += transfer.bytes;
+  DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, bytes));
+  DIF_TRY(uploader->run(pending_));
+  pending_.clear();
+  return ok();
+}
+
+/// Brings what is streamed into pinned memory, where that was asked for.
+Status Executor::keep_on_host(const ExecutorOptions&) {
+  if (!weights_.host_pinned) return ok();
+  std::uint64_t bytes = 0;
+  std::vector<std::pair<ir::ValueId, std::uint64_t>> streamed;  // and their offsets
+  for (ir::ValueId id = 0; id < placed_.size(); ++id) {
+    if (placed_[id] != Placed::kStreamed) continue;
+    streamed.emplace_back(id, bytes);
+    bytes += align_up(program_.type(id).bytes(), kRingAlignment);
+  }
+  if (streamed.empty()) return ok();
+  auto pinned = PinnedBuffer::create(device_, bytes);
+  if (!pinned)
+    return with_context(std::move(pinned.error()),
+                        "--host-pinned keeps what is streamed in pinned memory; without it weights are read "
+                        "from their files in every run");
+  pinned_weights_ = std::move(*pinned);
+  std::vector<HostRead> reads;
+  for (const auto& [id, offset] : streamed) {
+    std::byte* to = pinned_weights_.data() + offset;
+    for (const Transfer& transfer : transfers_of(id, {})) {
+      reads.push_back({to, transfer.from, transfer.bytes});
+      to += transfer.bytes;
+    }
+  }
+  DIF_TRY(read_to_host(reads, weights_.threads));
+  for (const auto& [id, offset] : streamed) sources_[id] = {pinned_weights_.data() + offset, -1, 0, true};
+  host_weights_.clear();
+  return ok();
+}
+
+/// Hands back the constants that no run reads.
+void Executor::release_read(const ExecutorOptions& options) {
+  if (!options.release) return;
+  std::vector<bool> read(program_.values.size());
+  for (ir::ValueId id = 0; id < placed_.size(); ++id) {
+    const bool later =
+        placed_[id] == Placed::kStreamed || (weights_.lazy && placed_[id] == Placed::kResident);
+    if (!later || sources_[id].pinned) continue;
+    for (const plan::ConstantBytes& run :
+         plan::constant_bytes(program_, id).value_or(std::vector<plan::ConstantBytes>()))
+      read[run.constant] = true;
+  }
+  for (std::uint32_t i = 0; i < program_.constants.size(); ++i)
+    if (!read[program_.constants[i]]) options.release(i);
+}
+
+/// Makes the stream of a schedule ready for the next run.
+Status Executor::open_stream(const Schedule& schedule) {
+  if (schedule.ring.stages.empty()) return ok();
+  if (stream_ != nullptr && streamed_schedule_ == &schedule) return ok();
+  stream_.reset();
+  if (ring_.bytes() < schedule.ring.bytes) {
+    recorded_ = {};
+    ring_ = DeviceBuffer();
+    DIF_ASSIGN(ring_, DeviceBuffer::create(device_, schedule.ring.bytes));
+  }
+  std::vector<StreamStage> stages;
+  std::vector<BufferView> places(program_.values.size());
+  for (std::uint32_t i = 0; i < schedule.ring.stages.size(); ++i) {
+    place_stage(schedule, i, places);
+    StreamStage& stage = stages.emplace_back();
+    stage.overwrites = schedule.ring.stages[i].overwrites;
+    for (const std::uint32_t weight : schedule.ring.stages[i].weights) {
+      const ir::ValueId root = schedule.use.weights[weight].value;
+      for (Transfer& transfer : transfers_of(root, places[root])) stage.transfers.push_back(transfer);
+    }
+  }
+  DIF_ASSIGN(stream_, WeightStream::create(device_, std::move(stages), weights_));
+  streamed_schedule_ = &schedule;
+  return ok();
+}
+
+/// Where the weights of a stage are while its step runs.
+void Executor::place_stage(const Schedule& schedule, std::uint32_t stage,
+                           std::vector<BufferView>& places) const {
+  std::uint64_t offset = schedule.ring.stages[stage].offset;
+  for (const std::uint32_t weight : schedule.ring.stages[stage].weights) {
+    const plan::PlacedWeight& placed = schedule.use.weights[weight];
+    places[placed.value] = {ring_.view().base, ring_.view().offset + offset};
+    offset = align_up(offset + placed.bytes, kRingAlignment);
+  }
+}
+
+}  // namespace dif::runtime

@@ -1,0 +1,315 @@
+/// Weights on a device with a copy lane: from files and memory to the device, resident and streamed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "io/mapped_file.h"
+#include "ops/add/add.op.h"
+#include "ops/concat/concat.op.h"
+#include "ops/mul_scalar/mul_scalar.op.h"
+#include "ops/slice/slice.op.h"
+#include "runtime/executor.h"
+#include "runtime/test_lane_device.h"
+#include "runtime/test_programs.h"
+#include "tests/support/paths.h"
+
+namespace dif::runtime {
+namespace {
+
+using test::expect_error;
+using test::f32;
+using test::finish;
+using test::LaneDevice;
+
+constexpr std::int64_t kWidth = 1024;
+constexpr std::uint64_t kBytes = kWidth * sizeof(float);
+constexpr int kWeights = 12;
+
+/// y = x + w0 + w1 + ...; every weight by a step of its own, w3 by a second one as well, one of two joined
+/// ones, and one that has to be computed.
+ir::Program sums() {
+  ir::Builder b("sums");
+  ir::Value y = b.input("x", f32({kWidth}));
+  std::vector<ir::Value> weights;
+  for (int i = 0; i < kWeights; ++i) weights.push_back(b.constant("w" + std::to_string(i), f32({kWidth})));
+  for (const ir::Value& weight : weights) y = ops::add(b, y, weight);
+  y = ops::add(b, y, weights[3]);
+  const std::vector<ir::Value> halves = {ops::slice(b, weights[1], 0, kWidth / 2, kWidth),
+                                         ops::slice(b, weights[2], 0, 0, kWidth / 2)};
+  y = ops::add(b, y, ops::concat(b, halves, 0));
+  y = ops::add(b, y, ops::mul_scalar(b, weights[4], 2));
+  b.output("y", y);
+  return finish(b);
+}
+
+class QueuedAdd final : public Kernel {
+ public:
+  explicit QueuedAdd(Device* device) : device_(static_cast<LaneDevice&>(*device)) {}
+  Status run(const KernelArgs& args) override {
+    const auto *a = args.in[0].data<float>(), *b = args.in[1].data<float>();
+    auto* y = args.out[0].data<float>();
+    device_.submit(Lane::kRun, [=] {
+      for (std::int64_t i = 0; i < kWidth; ++i) y[i] = a[i] + b[i];
+    });
+    return ok();
+  }
+
+ private:
+  LaneDevice& device_;
+};
+
+class QueuedDouble final : public Kernel {
+ public:
+  explicit QueuedDouble(Device* device) : device_(static_cast<LaneDevice&>(*device)) {}
+  Status run(const KernelArgs& args) override {
+    const auto* a = args.in[0].data<float>();
+    auto* y = args.out[0].data<float>();
+    device_.submit(Lane::kRun, [=] {
+      for (std::int64_t i = 0; i < kWidth; ++i) y[i] = 2 * a[i];
+    });
+    return ok();
+  }
+
+ private:
+  LaneDevice& device_;
+};
+
+template <class K>
+Result<std::unique_ptr<Kernel>> make(const KernelRequest& request) {
+  return std::make_unique<K>(request.device);
+}
+
+const KernelEntry kKernels[] = {{&ops::kAdd, "queued", make<QueuedAdd>},
+                                {&ops::kMulScalar, "queued", make<QueuedDouble>}};
+
+/// The weights in a file, and what the program gives for x = 1.
+class Weights : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<float> values(kWeights * kWidth);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7 % 1013);
+    const auto w = [&](int n, std::int64_t i) { return values[static_cast<std::size_t>(n * kWidth + i)]; };
+    for (std::int64_t i = 0; i < kWidth; ++i) {
+      float y = 1;
+      for (int n = 0; n < kWeights; ++n) y += w(n, i);
+      y += w(3, i);
+      y += i < kWidth / 2 ? w(1, i + kWidth / 2) : w(2, i - kWidth / 2);
+      expected.push_back(y + 2 * w(4, i));
+    }
+    const auto bytes = std::as_bytes(std::span(values));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    auto mapped = io::MappedFile::open(path);
+    ASSERT_TRUE(mapped);
+    file.emplace(std::move(*mapped));
+    for (int n = 0; n < kWeights; ++n) {
+      const auto offset = static_cast<std::uint64_t>(n) * kBytes;
+      constants.push_back({file->bytes().data() + offset, kBytes, n == 5 ? -1 : file->fd(), offset});
+    }
+  }
+
+  /// Runs `times` times and looks at every result.
+  Status run(LaneDevice& device, Executor& executor, int times, const RunHooks& hooks = {}) {
+    DIF_ASSIGN(const DeviceBuffer x, DeviceBuffer::create(device, kBytes));
+    DIF_ASSIGN(const DeviceBuffer y, DeviceBuffer::create(device, kBytes));
+    const std::vector<float> ones(kWidth, 1);
+    for (int i = 0; i < times; ++i) {
+      DIF_TRY(device.upload(x.view(), ones.data(), kBytes));
+      const std::vector<BufferView> inputs = {x.view()}, outputs = {y.view()};
+      DIF_TRY(executor.run(inputs, outputs, hooks));
+      std::vector<float> found(kWidth);
+      DIF_TRY(device.download(found.data(), y.view(), kBytes));
+      EXPECT_EQ(found, expected) << "run " << i;
+    }
+    return ok();
+  }
+
+  Result<std::unique_ptr<Executor>> prepare(LaneDevice& device, SharedArena& arena, WeightOptions options) {
+    ExecutorOptions all = {kKernels, true, [this](std::uint32_t i) { released.push_back(i); }};
+    all.weights = options;
+    return Executor::prepare(sums(), constants, device, arena, all);
+  }
+
+  dif::test::ScratchDir folder;
+  std::filesystem::path path = folder / "weights";
+  std::optional<io::MappedFile> file;
+  std::vector<HostConstant> constants;
+  std::vector<float> expected;
+  std::vector<std::uint32_t> released;
+};
+
+/// What a context holds beside the weights of `sums`, as decide_residency counts it, and room for `weights`.
+std::uint64_t budget_for(std::uint64_t weights) {
+  const plan::Plan plan = plan::make_plan(sums());
+  return (48 << 20) + 2 * kBytes + plan.arena_bytes + weights * kBytes + 1;
+}
+
+TEST_F(Weights, WithoutABudgetAllOfThemAreResident) {
+  LaneDevice device;
+  SharedArena arena(device);
+  auto executor = prepare(device, arena, {});
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_EQ((*executor)->report().streamed_bytes, 0U);
+  EXPECT_EQ((*executor)->report().resident_bytes, (kWeights + 2) * kBytes);
+  EXPECT_GT((*executor)->report().pinned_host_bytes, 0U);
+  EXPECT_EQ(released.size(), std::size_t{kWeights});
+  const std::uint64_t before = device.uploaded_bytes;
+  EXPECT_EQ(before, (kWeights + 2) * kBytes) << "w4 also to compute with";
+  EXPECT_TRUE(run(device, **executor, 3));
+  EXPECT_EQ(device.uploaded_bytes, before);
+}
+
+TEST_F(Weights, LazyOnesComeWithTheFirstRun) {
+  LaneDevice device;
+  SharedArena arena(device);
+  auto executor = prepare(device, arena, {.lazy = true});
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_EQ(device.uploaded_bytes, kBytes) << "to compute with";
+  EXPECT_TRUE(released.empty() || released.size() < std::size_t{kWeights});
+  EXPECT_TRUE(run(device, **executor, 2));
+}
+
+struct Streaming {
+  Lane eager = Lane::kRun;
+  plan::ResidentOrder order = plan::ResidentOrder::kSpread;
+  std::uint32_t distance = 1;
+  bool host_pinned = false, serial = false, records = false;
+};
+
+class StreamedWeights : public Weights, public ::testing::WithParamInterface<Streaming> {};
+
+TEST_P(StreamedWeights, GiveWhatResidentOnesGive) {
+  const Streaming& how = GetParam();
+  LaneDevice device(how.eager);
+  device.records = how.records;
+  {
+    SharedArena arena(device);
+    device.cap = budget_for(6);
+    auto executor = prepare(device, arena,
+                            {.order = how.order,
+                             .prefetch_distance = how.distance,
+                             .host_pinned = how.host_pinned,
+                             .serial = how.serial,
+                             .threads = 3,
+                             .n_buffers = 2});
+    ASSERT_TRUE(executor) << executor.error().message;
+    const ExecutorReport& report = (*executor)->report();
+    EXPECT_GT(report.streamed_bytes, 3 * kBytes);
+    EXPECT_GT(report.resident_bytes, 0U);
+    EXPECT_EQ(report.ring_bytes, (how.serial ? 1 : how.distance + 1) * kBytes);
+    EXPECT_TRUE(!how.host_pinned || report.pinned_host_bytes >= report.streamed_bytes - kBytes);
+    EXPECT_TRUE(run(device, **executor, 4));
+    if (how.records) {
+      EXPECT_GT(device.recordings, 3) << "graphs between staging points";
+      EXPECT_EQ(device.replays, 3 * device.recordings) << "of the second run and those after it";
+    }
+    const auto details = nlohmann::json::parse(report.details);
+    EXPECT_EQ(details.at("residency").at("budget_bytes"), device.cap);
+    EXPECT_FALSE(details.at("streamed").empty());
+  }
+  EXPECT_LE(device.most_held, device.cap);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , StreamedWeights,
+    ::testing::Values(Streaming{}, Streaming{.eager = Lane::kCopy}, Streaming{.distance = 0},
+                      Streaming{.order = plan::ResidentOrder::kFirst, .distance = 3},
+                      Streaming{.eager = Lane::kCopy, .distance = 3}, Streaming{.host_pinned = true},
+                      Streaming{.eager = Lane::kCopy, .host_pinned = true}, Streaming{.serial = true},
+                      Streaming{.records = true},
+                      Streaming{.eager = Lane::kCopy, .distance = 2, .host_pinned = true, .records = true}));
+
+TEST_F(Weights, TheLeastBudgetIsNamedAndWorks) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = 1 << 20;
+  auto refused = prepare(device, arena, {});
+  expect_error(refused, ErrorCode::kOutOfMemory,
+               "program sums needs at least 49 MiB of device memory, 1 MiB");
+  device.cap = 49 << 20;
+  auto executor = prepare(device, arena, {.n_buffers = 2});
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_TRUE(run(device, **executor, 2));
+}
+
+TEST_F(Weights, APlanTellsWhatARunDoes) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = budget_for(6);
+  ExecutorOptions options = {kKernels, true, {}};
+  options.plan_only = true;
+  std::vector<HostConstant> none;
+  for (int i = 0; i < kWeights; ++i) none.push_back({nullptr, kBytes});
+  const auto planned = Executor::prepare(sums(), none, device, arena, options);
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_EQ(device.uploaded_bytes, 0U);
+  const auto prepared = prepare(device, arena, {});
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  EXPECT_EQ((*planned)->report().resident_bytes, (*prepared)->report().resident_bytes);
+  EXPECT_EQ((*planned)->report().streamed_bytes, (*prepared)->report().streamed_bytes);
+  EXPECT_EQ((*planned)->report().ring_bytes, (*prepared)->report().ring_bytes);
+  const auto streamed = [](const Executor& executor) {
+    return nlohmann::json::parse(executor.report().details).at("streamed");
+  };
+  EXPECT_EQ(streamed(**planned), streamed(**prepared));
+}
+
+TEST_F(Weights, PinnedMemoryThatIsRefusedIsAnErrorThatSaysWhatFor) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = budget_for(6);
+  device.pinned_limit = 0;
+  expect_error(prepare(device, arena, {}), ErrorCode::kOutOfMemory, "cannot be pinned");
+  device.pinned_limit = 10 << 20;
+  arena.uploader({.n_buffers = 2}, 0).value();
+  device.pinned_limit = kBytes;
+  expect_error(prepare(device, arena, {.host_pinned = true, .n_buffers = 2}), ErrorCode::kOutOfMemory,
+               "--host-pinned keeps what is streamed");
+}
+
+TEST_F(Weights, AFileThatShrinksWhileItStreamsEndsTheRun) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = budget_for(5);
+  auto executor = prepare(device, arena, {.n_buffers = 2});
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_TRUE(run(device, **executor, 1));
+  ASSERT_EQ(::truncate(path.c_str(), kBytes), 0);
+  Status status;
+  for (int i = 0; i < 3 && status; ++i) status = run(device, **executor, 1);
+  expect_error(status, ErrorCode::kIo, "shrank while in use");
+  expect_error(run(device, **executor, 1), ErrorCode::kIo, "shrank while in use");
+}
+
+TEST_F(Weights, ARunThatIsStoppedBetweenStagesCanBeRepeated) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = budget_for(5);
+  auto executor = prepare(device, arena, {.n_buffers = 2});
+  ASSERT_TRUE(executor) << executor.error().message;
+  for (int stop_after = 1; stop_after < 14; stop_after += 4) {
+    int asked = 0;
+    RunHooks hooks;
+    hooks.cancelled = [&] { return ++asked > stop_after; };
+    expect_error(run(device, **executor, 1, hooks), ErrorCode::kCancelled, "stopped on request");
+    EXPECT_TRUE(run(device, **executor, 2));
+  }
+}
+
+TEST_F(Weights, ADeviceThatFailsWhileItStreamsIsReported) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = budget_for(5);
+  auto executor = prepare(device, arena, {.n_buffers = 2});
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_TRUE(run(device, **executor, 1));
+  device.copies_until_failure = 4;
+  Status status;
+  for (int i = 0; i < 3 && status; ++i) status = run(device, **executor, 1);
+  expect_error(status, ErrorCode::kUnavailable, "the device is gone");
+}
+
+}  // namespace
+}  // namespace dif::runtime
