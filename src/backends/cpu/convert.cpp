@@ -24,16 +24,6 @@ static void convert_block(DType from, const void* x, DType to, void* y, std::int
   });
 }
 
-static void store_block(const float* x, DType to, void* y, std::int64_t n) {
-  if (to != DType::kBF16) return convert_block(DType::kF32, x, to, y, 0, n);
-  const F d;
-  auto* const out = static_cast<Bf16*>(y);
-  const auto count = static_cast<std::size_t>(n);
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store_exact(d, load(d, x + i), out + i);
-  if (i < count) store_n(d, load_n(d, x + i, count - i), out + i, count - i);
-}
-
 }  // namespace dif::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -41,7 +31,6 @@ HWY_AFTER_NAMESPACE();
 namespace dif::cpu {
 
 HWY_EXPORT(convert_block);
-HWY_EXPORT(store_block);
 
 void convert(DType from, const void* x, DType to, void* y, std::int64_t n) {
   const auto block_of = HWY_DYNAMIC_DISPATCH(convert_block);
@@ -53,10 +42,6 @@ void convert(DType from, const void* x, DType to, void* y, std::int64_t n) {
 
 void convert_here(DType from, const void* x, DType to, void* y, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(convert_block)(from, x, to, y, 0, n);
-}
-
-void store_here(const float* x, DType to, void* y, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(store_block)(x, to, y, n);
 }
 
 }  // namespace dif::cpu

@@ -11,7 +11,5 @@ namespace dif::cpu {
 void convert(DType from, const void* x, DType to, void* y, std::int64_t n);
 /// The same on the calling thread alone.
 void convert_here(DType from, const void* x, DType to, void* y, std::int64_t n);
-/// y[i] = x[i] for i < n, on the calling thread alone. Pre: each x[i] is a number of dtype `to`.
-void store_here(const float* x, DType to, void* y, std::int64_t n);
 
 }  // namespace dif::cpu

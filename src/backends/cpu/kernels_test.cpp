@@ -455,15 +455,42 @@ TEST(CpuSilu, HasFullF32AccuracyEverywhere) {
 }
 
 TEST(CpuSilu, KeepsNanAndTheLimits) {
-  HostTensor x({DType::kF32, {4}});
-  const float values[] = {NAN, HUGE_VALF, -200.0f, 0.0f};
-  for (std::int64_t i = 0; i < 4; ++i) x.set(i, values[i]);
-  KernelRun run(ops::kSilu, {}, operands(std::move(x)));
-  run_or_fail(run, make_silu);
-  EXPECT_TRUE(std::isnan(run.y().get(0)));
-  EXPECT_EQ(run.y().get(1), HUGE_VALF);
-  EXPECT_EQ(run.y().get(2), 0.0f);
-  EXPECT_EQ(run.y().get(3), 0.0f);
+  for_each_instruction_set([] {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      HostTensor x({dtype, {75}});
+      const float values[] = {NAN, HUGE_VALF, -200.0f, 0.0f, -HUGE_VALF};
+      for (std::int64_t i = 0; i < 75; ++i) x.set(i, values[i % 5]);
+      KernelRun run(ops::kSilu, {}, operands(std::move(x)));
+      run_or_fail(run, make_silu);
+      for (std::int64_t i = 0; i < 75; i += 5) {
+        EXPECT_TRUE(std::isnan(run.y().get(i)));
+        EXPECT_EQ(run.y().get(i + 1), HUGE_VALF);
+        EXPECT_EQ(run.y().get(i + 2), 0.0f);
+        EXPECT_EQ(run.y().get(i + 3), 0.0f);
+        EXPECT_TRUE(std::isnan(run.y().get(i + 4)));
+      }
+    }
+  });
+}
+
+TEST(CpuSilu, GivesTheNearestBf16OrItsNeighbour) {
+  HostTensor x({DType::kBF16, {1 << 16}});
+  for (std::int64_t i = 0; i < 1 << 16; ++i) x.as<Bf16>()[i].bits = static_cast<std::uint16_t>(i);
+  for_each_instruction_set([&] {
+    HostTensor copy(x.type());
+    std::memcpy(copy.data(), x.data(), x.bytes());
+    KernelRun run(ops::kSilu, {}, operands(std::move(copy)));
+    run_or_fail(run, make_silu);
+    int others = 0;
+    for (std::int64_t i = 0; i < 1 << 16; ++i) {
+      const double v = x.get(i), exact = v / (1.0 + std::exp(-v));
+      if (!std::isfinite(v) || std::fabs(exact) < 1e-36) continue;  // where e^x is not an f32
+      const int nearest = f32_to_bf16(static_cast<float>(exact)), found = run.y().as<Bf16>()[i].bits;
+      EXPECT_LE(std::abs(found - nearest), 1) << v;
+      others += found != nearest;
+    }
+    EXPECT_LE(others, 40);  // 15 were seen; a polynomial of one degree less gives hundreds
+  });
 }
 
 TEST(CpuPointwise, RoundsLikeTheReferenceBitForBit) {
@@ -484,6 +511,26 @@ TEST(CpuPointwise, RoundsLikeTheReferenceBitForBit) {
           run_or_fail(run, make);
           EXPECT_TRUE(run.y().same_bytes(z)) << text(def->name, dtype, x, y);
         }
+  });
+}
+
+TEST(CpuPointwise, RoundsEveryBf16LikeTheReferenceBitForBit) {
+  // Every bit pattern, NaN and infinities among them, plus numbers that leave bits to be rounded off.
+  constexpr std::int64_t kCount = 1 << 16;
+  HostTensor x({DType::kBF16, {kCount}}), y({DType::kBF16, {kCount}});
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    x.as<Bf16>()[i].bits = static_cast<std::uint16_t>(i);
+    y.as<Bf16>()[i].bits = static_cast<std::uint16_t>((i & 0xff80) ^ (i * 77 & 0x81ff));
+    if (!std::isfinite(y.get(i))) y.set(i, 3);
+  }
+  for_each_instruction_set([&] {
+    HostTensor a(x.type()), b(y.type());
+    std::memcpy(a.data(), x.data(), x.bytes());
+    std::memcpy(b.data(), y.data(), y.bytes());
+    KernelRun run(ops::kAdd, {}, operands(std::move(a), std::move(b)));
+    const HostTensor z = expected(run, runtime::function_kernel<reference::add>);
+    run_or_fail(run, make_add);
+    EXPECT_TRUE(run.y().same_bytes(z));
   });
 }
 

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/cpu/convert.h"
-#include "backends/cpu/host_buffer.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/row_operation.h"
-#include "backends/cpu/storage.h"
+#include "backends/cpu/stream_out.h"
 #include "base/checked_math.h"
 #include "ops/add/add.op.h"
 #include "ops/add_scalar/add_scalar.op.h"
@@ -33,11 +31,15 @@ using runtime::GroupOp;
 using runtime::GroupRequest;
 using runtime::KernelArgs;
 
-/// Floats that a core keeps in its first cache beside what streams past, and in its second.
-constexpr std::int64_t kNearFloats = 5 << 10, kFarFloats = 192 << 10;
+/// Bytes that a core keeps in its first cache beside what streams past, and in its second.
+constexpr std::int64_t kNearBytes = 20 << 10, kFarBytes = 768 << 10;
 /// Results of one task, in elements: enough that threads meet rarely.
 constexpr std::int64_t kTaskElements = 4 * kBlockElements;
-constexpr std::size_t kFloatAlignment = 16;
+/// Bytes of a row's part that are read where they are: shorter ones are copied together for several rows.
+constexpr std::int64_t kWidePart = 4 << 10;
+/// Bytes written by a group beyond which no cache holds them until they are read.
+constexpr std::int64_t kStreamedBytes = 32 << 20;
+constexpr std::size_t kAlignment = 64;
 
 struct Entry {
   const ir::OpDef* op;
@@ -101,259 +103,210 @@ RowOperation describe(const ir::OpView& op, std::int64_t rows) {
   return result;
 }
 
-/// Where the f32 numbers of an operand or a result are.
+/// Where the elements of an operand or a result are.
 struct Place {
-  enum Kind { kScratch, kInput, kOutput, kWhole };
+  enum Kind { kScratch, kInput, kOutput };
   Kind kind = kScratch;
   std::uint32_t index = 0;  ///< of the kernel's `in` or `out`
-  std::int64_t offset = 0;  ///< kScratch: floats per row in front of it; kWhole: floats in front of it
-};
-
-/// Rows of an input in another dtype on their way into scratch memory.
-struct Load {
-  std::uint32_t input = 0;
-  DType dtype = DType::kF32;
-  std::int64_t width = 0;                         ///< elements of a row
-  std::int64_t step = 0, first = 0, columns = 0;  ///< of each `step` elements, `columns` from `first` on
-  Place to;
+  std::int64_t offset = 0;  ///< kScratch: bytes per row in front of it; else bytes from the start of a row
+  std::int64_t step = 0;    ///< from row to row in `in` or `out`; 0: read whole
 };
 
 struct Operand {
   Place place;
-  std::int64_t width = 0;  ///< elements of a row, when dense
+  DType dtype = DType::kF32;
   std::int64_t columns = 0;
   bool dense = true;
 };
 
 struct Instruction {
-  RowFunction run = nullptr;  ///< null: the loads are all of it
+  RowFunction run = nullptr;
   RowOperation operation;
-  std::vector<Load> loads;  ///< before it
   std::vector<Operand> operands;
   Place result;
-  std::uint32_t store = runtime::kNoOutput;  ///< output of another dtype than f32, written afterwards
+  std::int64_t row_bytes = 0;                 ///< of the result
+  std::uint32_t stream = runtime::kNoOutput;  ///< output that is written afterwards, past the caches
 };
 
 /// Gives scratch memory to values, that of dead ones again.
 class Scratch {
  public:
-  std::int64_t take(std::int64_t width) {
-    const auto fits = std::ranges::find_if(free_, [&](const Part& part) { return part.width == width; });
+  std::int64_t take(std::int64_t bytes) {
+    const auto fits = std::ranges::find_if(free_, [&](const Part& part) { return part.bytes == bytes; });
     if (fits == free_.end()) {
       const std::int64_t at = size_;
-      size_ += width;
+      size_ += bytes;
       return at;
     }
     const std::int64_t at = fits->at;
     free_.erase(fits);
     return at;
   }
-  void give_back(std::int64_t at, std::int64_t width) { free_.push_back({at, width}); }
+  void give_back(std::int64_t at, std::int64_t bytes) { free_.push_back({at, bytes}); }
   std::int64_t size() const { return size_; }
 
  private:
   struct Part {
-    std::int64_t at, width;
+    std::int64_t at, bytes;
   };
   std::vector<Part> free_;
   std::int64_t size_ = 0;
 };
 
-/// An operand that is read whole, in f32.
-struct Whole {
-  std::uint32_t input = 0;
-  DType dtype = DType::kF32;
-  std::int64_t n = 0, offset = 0;
-};
-
 class RowGroup final : public runtime::Kernel {
  public:
-  explicit RowGroup(const GroupRequest& request) : rows_(request.rows) {
+  explicit RowGroup(const GroupRequest& request) : rows_(request.rows), streams_(writes_much(request)) {
     find_last_uses(request);
     for (std::uint32_t i = 0; i < request.ops.size(); ++i) add(request, i);
     cut();
   }
 
-  /// Floats of one row that are kept at a time.
-  std::int64_t row_floats() const { return scratch_.size(); }
-  std::uint64_t workspace_bytes() const override { return workspace_bytes_; }
+  /// Bytes of one row that are kept at a time.
+  std::int64_t kept_bytes() const { return scratch_.size(); }
+  std::uint64_t workspace_bytes() const override {
+    return static_cast<std::uint64_t>(slots_ * scratch_.size() * block_rows_);
+  }
 
   Status run(const KernelArgs& args) override {
-    float* const workspace = reinterpret_cast<float*>(args.workspace.pointer());
-    for (const Whole& whole : wholes_)
-      convert(whole.dtype, args.in[whole.input].data<void>(), DType::kF32, workspace + whole.offset, whole.n);
     for_blocks_balanced(ceil_div(rows_, task_rows_), slots_, [&](std::int64_t task, int slot) {
-      float* const scratch = workspace + whole_floats_ + slot * slot_floats_;
+      std::byte* const scratch = args.workspace.pointer() + slot * scratch_.size() * block_rows_;
       std::vector<RowOperand> operands(most_operands_);
       const std::int64_t end = std::min((task + 1) * task_rows_, rows_);
       for (std::int64_t row = task * task_rows_; row < end; row += block_rows_)
-        run_block(args, workspace, scratch, operands, row, std::min(block_rows_, end - row));
+        run_block(args, scratch, operands, row, std::min(block_rows_, end - row));
+      if (streams_) finish_stream();
     });
     return ok();
   }
 
  private:
-  /// A value of the group: the result of an operation, or rows of an input in another dtype.
+  /// The result of an operation.
   struct Kept {
     Place place;
-    std::int64_t width = 0;
+    std::int64_t bytes = 0;      ///< of one row in scratch memory
     std::uint32_t last_use = 0;  ///< operation after which nobody reads it
   };
 
+  static bool writes_much(const GroupRequest& request) {
+    std::int64_t bytes = 0;
+    for (const GroupOp& op : request.ops)
+      if (op.output != runtime::kNoOutput) bytes += static_cast<std::int64_t>(op.op->out().bytes());
+    return bytes > kStreamedBytes;
+  }
+
   void find_last_uses(const GroupRequest& request) {
     results_.resize(request.ops.size());
-    loaded_.resize(request.constants.size());
     for (std::uint32_t i = 0; i < request.ops.size(); ++i) {
       results_[i].last_use = i;
-      for (const runtime::GroupOperand& operand : request.ops[i].operands) {
-        auto& kept = operand.inside ? results_[operand.index] : loaded_[operand.index];
-        kept.last_use = i;
-      }
+      for (const runtime::GroupOperand& operand : request.ops[i].operands)
+        if (operand.inside) results_[operand.index].last_use = i;
     }
   }
 
   void add(const GroupRequest& request, std::uint32_t index) {
     const GroupOp& source = request.ops[index];
     const ir::OpView& op = *source.op;
+    if (reads_wide_part(source)) {
+      const std::int64_t size = static_cast<std::int64_t>(dtype_size(op.out().dtype));
+      results_[index].place = {Place::kInput, source.operands[0].index, op.i64("start") * size,
+                               columns_of(op.in(0)) * size};
+      has_parts_ = true;
+      return;
+    }
     Instruction instruction;
     instruction.operation = describe(op, rows_);
-    const bool is_load = loads_part(source);
-    if (!is_load) {
-      instruction.run = entry_of(op.def())->rows();
-      for (std::size_t i = 0; i < source.operands.size(); ++i)
-        instruction.operands.push_back(operand_of(source, i, instruction.loads));
-      most_operands_ = std::max(most_operands_, source.operands.size());
-    }
+    instruction.run = entry_of(op.def())->rows();
+    for (std::size_t i = 0; i < source.operands.size(); ++i)
+      instruction.operands.push_back(operand_of(source, i));
+    most_operands_ = std::max(most_operands_, source.operands.size());
 
-    Kept& result = results_[index];
-    result.width = instruction.operation.width;
-    if (source.output != runtime::kNoOutput && op.out().dtype == DType::kF32) {
-      result.place = {Place::kOutput, source.output, 0};
+    instruction.row_bytes = static_cast<std::int64_t>(op.out().bytes()) / rows_;
+    if (source.output != runtime::kNoOutput && !streams_) {
+      instruction.result = {Place::kOutput, source.output, 0, instruction.row_bytes};
     } else {
-      result.place = {Place::kScratch, 0, scratch_.take(result.width)};
-      instruction.store = source.output;
+      Kept& result = results_[index];
+      result.bytes =
+          static_cast<std::int64_t>(align_up(static_cast<std::size_t>(instruction.row_bytes), kAlignment));
+      instruction.result = {Place::kScratch, 0, scratch_.take(result.bytes), 0};
+      instruction.stream = source.output;
     }
-    instruction.result = result.place;
-    if (is_load)
-      instruction.loads.push_back({source.operands[0].index, op.out().dtype, op.in(0).numel() / rows_,
-                                   columns_of(op.in(0)), instruction.operation.first_column,
-                                   instruction.operation.columns, result.place});
+    results_[index].place = instruction.result;
     instructions_.push_back(std::move(instruction));
-    for (auto* list : {&results_, &loaded_})
-      for (Kept& kept : *list)
-        if (kept.last_use == index && kept.width != 0 && kept.place.kind == Place::kScratch) {
-          scratch_.give_back(kept.place.offset, kept.width);
-          kept.width = 0;
-        }
-  }
-
-  /// A slice of an input in another dtype than f32: only the part is converted.
-  static bool loads_part(const GroupOp& source) {
-    return source.op->def().row_rule == RowRule::kSlice && !source.operands[0].inside &&
-           source.op->in(0).dtype != DType::kF32;
-  }
-
-  Operand operand_of(const GroupOp& source, std::size_t i, std::vector<Load>& loads) {
-    const ir::OpView& op = *source.op;
-    const runtime::GroupOperand& from = source.operands[i];
-    const ir::TensorType& type = op.in(i);
-    Operand operand;
-    operand.dense = is_dense(op, i);
-    operand.columns = columns_of(type);
-    if (operand.dense) operand.width = type.numel() / rows_;
-    if (from.inside) {
-      operand.place = results_[from.index].place;
-    } else if (type.dtype == DType::kF32) {
-      operand.place = {Place::kInput, from.index, 0};
-    } else if (operand.dense) {
-      Kept& kept = loaded_[from.index];
-      if (kept.width == 0) {
-        kept.width = operand.width;
-        kept.place = {Place::kScratch, 0, scratch_.take(operand.width)};
-        loads.push_back({from.index, type.dtype, operand.width, operand.width, 0, operand.width, kept.place});
+    for (Kept& kept : results_)
+      if (kept.last_use == index && kept.bytes != 0) {
+        scratch_.give_back(kept.place.offset, kept.bytes);
+        kept.bytes = 0;
       }
-      operand.place = kept.place;
-    } else {
-      operand.place = {Place::kWhole, 0, whole_of(from.index, type)};
-    }
-    return operand;
   }
 
-  std::int64_t whole_of(std::uint32_t input, const ir::TensorType& type) {
-    for (const Whole& whole : wholes_)
-      if (whole.input == input) return whole.offset;
-    wholes_.push_back({input, type.dtype, type.numel(), whole_floats_});
-    whole_floats_ +=
-        static_cast<std::int64_t>(align_up(static_cast<std::size_t>(type.numel()), kFloatAlignment));
-    return wholes_.back().offset;
+  /// A slice of an input that need not be copied: the rows of its operand are runs of elements.
+  bool reads_wide_part(const GroupOp& source) const {
+    const ir::OpView& op = *source.op;
+    return op.def().row_rule == RowRule::kSlice && !source.operands[0].inside &&
+           source.output == runtime::kNoOutput && columns_of(op.in(0)) * rows_ == op.in(0).numel() &&
+           static_cast<std::int64_t>(op.out().bytes()) / rows_ >= kWidePart;
+  }
+
+  Operand operand_of(const GroupOp& source, std::size_t i) const {
+    const runtime::GroupOperand& from = source.operands[i];
+    const ir::TensorType& type = source.op->in(i);
+    Operand operand;
+    operand.dtype = type.dtype;
+    operand.columns = columns_of(type);
+    operand.dense = is_dense(*source.op, i);
+    const std::int64_t row_bytes = static_cast<std::int64_t>(type.bytes()) / rows_;
+    operand.place = from.inside ? results_[from.index].place
+                                : Place{Place::kInput, from.index, 0, operand.dense ? row_bytes : 0};
+    return operand;
   }
 
   void cut() {
     std::int64_t widest = 1, elements = 0;
     for (const Instruction& instruction : instructions_) {
-      widest = std::max(widest, instruction.operation.width);
+      widest = std::max(widest, instruction.row_bytes);
       elements += instruction.operation.width;
     }
-    block_rows_ = std::clamp<std::int64_t>(kNearFloats / std::max(scratch_.size(), widest), 1, rows_);
+    block_rows_ =
+        has_parts_ ? 1 : std::clamp<std::int64_t>(kNearBytes / std::max(scratch_.size(), widest), 1, rows_);
     task_rows_ = ceil_div(std::max<std::int64_t>(1, kTaskElements / elements), block_rows_) * block_rows_;
     slots_ = thread_count();
-    slot_floats_ = static_cast<std::int64_t>(
-        align_up(static_cast<std::size_t>(scratch_.size() * block_rows_), kFloatAlignment));
-    workspace_bytes_ = static_cast<std::uint64_t>(whole_floats_ + slots_ * slot_floats_) * sizeof(float);
   }
 
-  void run_block(const KernelArgs& args, float* wholes, float* scratch, std::vector<RowOperand>& operands,
+  void run_block(const KernelArgs& args, std::byte* scratch, std::vector<RowOperand>& operands,
                  std::int64_t row, std::int64_t n_rows) const {
-    const auto at = [&](const Place& place, std::int64_t width) {
+    const auto at = [&](const Place& place) {
       switch (place.kind) {
-        case Place::kScratch:
-          return scratch + place.offset * block_rows_;
         case Place::kInput:
-          return args.in[place.index].data<float>() + row * width;
+          return args.in[place.index].data<std::byte>() + row * place.step + place.offset;
         case Place::kOutput:
-          return args.out[place.index].data<float>() + row * width;
+          return args.out[place.index].data<std::byte>() + row * place.step;
         default:
-          return wholes + place.offset;
+          return scratch + place.offset * block_rows_;
       }
     };
     for (const Instruction& instruction : instructions_) {
-      for (const Load& load : instruction.loads) {
-        const std::size_t size = dtype_size(load.dtype);
-        const std::byte* from = args.in[load.input].data<std::byte>() +
-                                static_cast<std::size_t>(row * load.width + load.first) * size;
-        float* to = at(load.to, 0);
-        const bool whole = load.columns == load.step;
-        const std::int64_t lines = whole ? 1 : n_rows * load.width / load.step;
-        const std::int64_t n = whole ? n_rows * load.width : load.columns;
-        for (std::int64_t line = 0; line < lines;
-             ++line, from += static_cast<std::size_t>(load.step) * size, to += n)
-          convert_here(load.dtype, from, DType::kF32, to, n);
-      }
       for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
         const Operand& operand = instruction.operands[i];
-        operands[i] = {at(operand.place, operand.width), operand.dense, operand.columns};
+        operands[i] = {at(operand.place), operand.dtype, operand.dense, operand.columns};
       }
-      const RowOperation& operation = instruction.operation;
-      float* const result = at(instruction.result, operation.width);
-      if (instruction.run != nullptr)
-        instruction.run({&operation, {operands.data(), instruction.operands.size()}, result, row, n_rows});
-      if (instruction.store == runtime::kNoOutput) continue;
-      const auto first = static_cast<std::size_t>(row * operation.width) * dtype_size(operation.dtype);
-      store_here(result, operation.dtype, args.out[instruction.store].data<std::byte>() + first,
-                 n_rows * operation.width);
+      std::byte* const result = at(instruction.result);
+      instruction.run(
+          {&instruction.operation, {operands.data(), instruction.operands.size()}, result, row, n_rows});
+      if (instruction.stream != runtime::kNoOutput)
+        stream_out(result, args.out[instruction.stream].data<std::byte>() + row * instruction.row_bytes,
+                   static_cast<std::size_t>(n_rows * instruction.row_bytes));
     }
   }
 
   const std::int64_t rows_;
+  const bool streams_;  ///< outputs are written from scratch memory, past the caches
   std::vector<Instruction> instructions_;
   std::vector<Kept> results_;  ///< per operation
-  std::vector<Kept> loaded_;   ///< per input
-  std::vector<Whole> wholes_;
   std::size_t most_operands_ = 0;
-  Scratch scratch_;  ///< of one row; every part is block_rows_ times as long
-  std::int64_t block_rows_ = 1, task_rows_ = 1, slot_floats_ = 0, whole_floats_ = 0;
+  bool has_parts_ = false;  ///< parts of rows are read where they are: one row at a time
+  Scratch scratch_;         ///< of one row; every part is block_rows_ times as long
+  std::int64_t block_rows_ = 1, task_rows_ = 1;
   int slots_ = 1;
-  std::uint64_t workspace_bytes_ = 0;
 };
 
 }  // namespace
@@ -372,9 +325,9 @@ Status accepts_in_group(const ir::OpView& op) {
 
 Result<std::unique_ptr<runtime::Kernel>> make_row_group(const GroupRequest& request) {
   auto group = std::make_unique<RowGroup>(request);
-  if (group->row_floats() > kFarFloats)
-    return runtime::declined("{} numbers of one row are more than a core keeps near, {}", group->row_floats(),
-                             kFarFloats);
+  if (group->kept_bytes() > kFarBytes)
+    return runtime::declined("{} bytes of one row are more than a core keeps near, {}", group->kept_bytes(),
+                             kFarBytes);
   return group;
 }
 

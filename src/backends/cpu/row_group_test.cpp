@@ -7,6 +7,7 @@
 #include <random>
 
 #include "backends/cpu/kernel_list.h"
+#include "backends/cpu/parallel.h"
 #include "backends/cpu/testing.h"
 #include "ir/builder.h"
 #include "ops/add/add.op.h"
@@ -215,6 +216,41 @@ TEST(RowGroup, WritesOnlyWhatIsReadOutside) {
   EXPECT_EQ(bench.run(*joined), bench.run(*apart));
   EXPECT_EQ(joined->report().arena_bytes, 512U * 192 * 4);
   EXPECT_LT(joined->report().workspace_bytes, 512U * 192 * 4);
+}
+
+/// silu(left half) * right half of rows of 2 * width.
+ir::Program gated_halves(DType dtype, std::int64_t rows, std::int64_t width) {
+  ir::Builder b("swiglu");
+  const Value x = b.input("x", {dtype, {rows, 2 * width}});
+  const Value left = ops::slice(b, x, -1, 0, width), right = ops::slice(b, x, -1, width, 2 * width);
+  b.output("y", ops::mul(b, ops::silu(b, left), right));
+  return finish(b);
+}
+
+TEST(RowGroup, ReadsWidePartsOfRowsWhereTheyAre) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    Bench bench(gated_halves(dtype, 37, 2333));
+    const auto apart = bench.prepare(false), joined = bench.prepare(true);
+    ASSERT_EQ(largest_group(*joined), 4U);
+    EXPECT_EQ(bench.run(*joined), bench.run(*apart));
+    // The silu alone is kept, one row of it for each thread.
+    const auto row_bytes = static_cast<std::uint64_t>(2333 * dtype_size(dtype));
+    EXPECT_LE(joined->report().workspace_bytes, (row_bytes + 64) * static_cast<unsigned>(thread_count()));
+  }
+}
+
+TEST(RowGroup, GivesTheSameBitsWhereItWritesPastTheCaches) {
+  for (const std::int64_t width : {2048, 2049}) {
+    ir::Builder b("large");
+    const Value x = b.input("x", {DType::kF32, {4200, width}}), y = b.input("y", {DType::kF32, {1, width}});
+    const Value sum = ops::add(b, x, y);
+    b.output("sum", sum);
+    b.output("z", ops::mul(b, sum, y));
+    Bench bench(finish(b));
+    const auto apart = bench.prepare(false), joined = bench.prepare(true);
+    ASSERT_EQ(largest_group(*joined), 2U);
+    EXPECT_EQ(bench.run(*joined), bench.run(*apart));
+  }
 }
 
 TEST(RowGroup, DeclinesRowsThatDoNotFitIntoACache) {

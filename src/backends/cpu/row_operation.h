@@ -6,14 +6,13 @@
 #include "backends/cpu/broadcast.h"
 #include "dif/dtype.h"
 
-/// How an operation works inside a group: on some rows of f32 numbers that were rounded to its dtype, kept in
-/// the cache of a core. Each function is defined in the folder of its operation, with the arithmetic of its
-/// kernel.
+/// How an operation works inside a group: on some rows, whose operands and results are in the cache of a
+/// core. Each function is defined in the folder of its operation, with the arithmetic of its kernel.
 namespace dif::cpu {
 
 /// An operation of a group, prepared once.
 struct RowOperation {
-  DType dtype = DType::kF32;      ///< of the result, to which every element is rounded
+  DType dtype = DType::kF32;      ///< of the result, and of the operands unless it says otherwise
   std::int64_t width = 0;         ///< elements of one row of the result
   std::int64_t columns = 0;       ///< elements of the result's last dimension
   float value = 0;                ///< its scalar: eps, value
@@ -26,19 +25,29 @@ struct RowOperation {
 };
 
 struct RowOperand {
-  const float* data = nullptr;  ///< of a dense operand: its first element of these rows; else of the tensor
-  bool dense = true;            ///< its rows are those of the result, else it is read by the operation's rule
-  std::int64_t columns = 0;     ///< elements of its last dimension
+  const void* data = nullptr;  ///< of a dense operand: its first element of these rows; else of the tensor
+  DType dtype = DType::kF32;
+  bool dense = true;         ///< its rows are those of the result, else it is read by the operation's rule
+  std::int64_t columns = 0;  ///< elements of its last dimension
+
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
 };
 
 /// Rows first_row .. first_row + n_rows - 1.
 struct RowBlock {
   const RowOperation* operation = nullptr;
   std::span<const RowOperand> in;
-  float* out = nullptr;  ///< overlaps no operand
+  void* out = nullptr;  ///< overlaps no operand
   std::int64_t first_row = 0, n_rows = 0;
 
   std::int64_t elements() const { return n_rows * operation->width; }
+  template <class T>
+  T* out_as() const {
+    return static_cast<T*>(out);
+  }
 };
 
 /// Rotated dimensions of a head that a rotary kernel holds.

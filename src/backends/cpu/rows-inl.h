@@ -14,17 +14,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-/// Rounds what f returns as if it had been stored as T.
-template <class T, class Function>
-HWY_INLINE auto rounding(Function f) {
-  return [f](auto... x) { return rounded<T>(F(), f(x...)); };
-}
-
 /// y = f(x).
 template <class Function>
 HWY_INLINE void map_rows(const RowBlock& block, Function f) {
   with_storage(block.operation->dtype, [&]<class T>(T) {
-    map(static_cast<std::size_t>(block.elements()), block.out, rounding<T>(f), block.in[0].data);
+    map(static_cast<std::size_t>(block.elements()), block.out_as<T>(), f, block.in[0].as<T>());
   });
 }
 
@@ -32,7 +26,6 @@ HWY_INLINE void map_rows(const RowBlock& block, Function f) {
 template <class Function>
 HWY_INLINE void broadcast_rows(const RowBlock& block, Function f) {
   with_storage(block.operation->dtype, [&]<class T>(T) {
-    const auto g = rounding<T>(f);
     const BroadcastPlan& plan = block.operation->broadcast;
     const RowOperand &x = block.in[0], &y = block.in[1];
     const std::int64_t begin = block.first_row * block.operation->width, end = begin + block.elements();
@@ -40,20 +33,20 @@ HWY_INLINE void broadcast_rows(const RowBlock& block, Function f) {
     for (std::int64_t i = begin; i < end; at.next()) {
       const std::int64_t column = i % plan.inner;
       const std::int64_t n = std::min(plan.inner - column, end - i);
-      const float* const a = x.data + (x.dense ? i - begin : at.x() + column * plan.x_step);
-      const float* const b = y.data + (y.dense ? i - begin : at.y() + column * plan.y_step);
-      float* const z = block.out + (i - begin);
+      const T* const a = x.as<T>() + (x.dense ? i - begin : at.x() + column * plan.x_step);
+      const T* const b = y.as<T>() + (y.dense ? i - begin : at.y() + column * plan.y_step);
+      T* const z = block.out_as<T>() + (i - begin);
       const auto count = static_cast<std::size_t>(n);
       if (!x.dense && plan.x_step == 0) {
-        const VF one = hn::Set(F(), *a);
+        const VF one = hn::Set(F(), to_f32(*a));
         map(
-            count, z, [&](VF v) { return g(one, v); }, b);
+            count, z, [&](VF v) { return f(one, v); }, b);
       } else if (!y.dense && plan.y_step == 0) {
-        const VF one = hn::Set(F(), *b);
+        const VF one = hn::Set(F(), to_f32(*b));
         map(
-            count, z, [&](VF v) { return g(v, one); }, a);
+            count, z, [&](VF v) { return f(v, one); }, a);
       } else {
-        map(count, z, g, a, b);
+        map(count, z, f, a, b);
       }
       i += n;
     }

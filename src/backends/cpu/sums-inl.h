@@ -19,10 +19,11 @@ HWY_INLINE float sum_of(const T* HWY_RESTRICT x, std::size_t n, Function f) {
   VF s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   std::size_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    s0 = hn::Add(s0, f(load(d, x + i)));
-    s1 = hn::Add(s1, f(load(d, x + i + kLanes)));
-    s2 = hn::Add(s2, f(load(d, x + i + 2 * kLanes)));
-    s3 = hn::Add(s3, f(load(d, x + i + 3 * kLanes)));
+    const Two first = load_two(d, x + i), second = load_two(d, x + i + 2 * kLanes);
+    s0 = hn::Add(s0, f(first.a));
+    s1 = hn::Add(s1, f(first.b));
+    s2 = hn::Add(s2, f(second.a));
+    s3 = hn::Add(s3, f(second.b));
   }
   for (; i + kLanes <= n; i += kLanes) s0 = hn::Add(s0, f(load(d, x + i)));
   if (i < n) {
@@ -57,7 +58,8 @@ HWY_INLINE Moments moments(const T* HWY_RESTRICT x, std::size_t n) {
   VF s0 = hn::Zero(d), s1 = s0, q0 = s0, q1 = s0;
   std::size_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const VF a = hn::Sub(load(d, x + i), center), b = hn::Sub(load(d, x + i + kLanes), center);
+    const Two two = load_two(d, x + i);
+    const VF a = hn::Sub(two.a, center), b = hn::Sub(two.b, center);
     s0 = hn::Add(s0, a);
     s1 = hn::Add(s1, b);
     q0 = hn::MulAdd(a, a, q0);

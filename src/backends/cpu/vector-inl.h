@@ -66,20 +66,13 @@ HWY_INLINE hn::Vec<D> rounded_to_bf16(D d, hn::Vec<D> v) {
   return hn::BitCast(d, hn::And(chosen, hn::Set(d32, 0xffff0000)));
 }
 
-/// v is a bf16: the low half of each lane is zero.
 template <class D>
-HWY_INLINE void store_exact(D d, hn::Vec<D> v, Bf16* p) {
+HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
   const hn::RebindToUnsigned<D> d32;
   const hn::RebindToSigned<D> d32s;
   const hn::Rebind<std::uint16_t, D> d16;
-  const auto high = hn::ShiftRight<16>(hn::BitCast(d32, v));
+  const auto high = hn::ShiftRight<16>(hn::BitCast(d32, rounded_to_bf16(d, v)));
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(d32s, high)), d16, reinterpret_cast<std::uint16_t*>(p));
-  (void)d;
-}
-
-template <class D>
-HWY_INLINE void store(D d, hn::Vec<D> v, Bf16* p) {
-  store_exact(d, rounded_to_bf16(d, v), p);
 }
 
 template <class D>
@@ -95,29 +88,47 @@ HWY_INLINE void store(D d, hn::Vec<D> v, F16* p) {
 #endif
 }
 
-/// v as it reads back after it was stored as T.
-template <class T, class D>
-HWY_INLINE hn::Vec<D> rounded(D d, hn::Vec<D> v) {
-  if constexpr (std::is_same_v<T, float>) {
-    (void)d;
-    return v;
-  } else if constexpr (std::is_same_v<T, Bf16>) {
-    return rounded_to_bf16(d, v);
-  } else {
-#if HWY_TARGET <= HWY_AVX2
-    const hn::Rebind<hwy::float16_t, D> d16;
-    return hn::PromoteTo(d, hn::DemoteTo(d16, v));
-#else
-    HWY_ALIGN float lanes[hn::MaxLanes(D())];
-    hn::Store(v, d, lanes);
-    for (std::size_t i = 0; i < hn::MaxLanes(D()); ++i) {
-      F16 narrow;
-      round_to(lanes[i], narrow);
-      lanes[i] = to_f32(narrow);
-    }
-    return hn::Load(d, lanes);
-#endif
+/// 2 * kLanes neighbours. Of bf16 `a` has those of even index and `b` those of odd index, since a lane of
+/// memory holds two of them: they come and go in the fewest instructions. Of other types `a` has the first
+/// half.
+struct Two {
+  VF a, b;
+};
+
+template <class T>
+HWY_INLINE Two load_two(F d, const T* p) {
+  return {load(d, p), load(d, p + kLanes)};
+}
+
+HWY_INLINE Two load_two(F d, const Bf16* p) {
+  const hn::RebindToUnsigned<F> d32;
+  const hn::Repartition<std::uint16_t, F> d16;
+  const auto both = hn::BitCast(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
+  return {hn::BitCast(d, hn::ShiftLeft<16>(both)), hn::BitCast(d, hn::And(both, hn::Set(d32, 0xffff0000)))};
+}
+
+template <class T>
+HWY_INLINE void store_two(F d, Two v, T* p) {
+  store(d, v.a, p);
+  store(d, v.b, p + kLanes);
+}
+
+HWY_INLINE void store_two(F d, Two v, Bf16* p) {
+  const hn::RebindToUnsigned<F> d32;
+  const hn::Repartition<std::uint16_t, F> d16;
+  const auto rounded_up = [&](VF lanes) {
+    const auto bits = hn::BitCast(d32, lanes);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+    return hn::Add(hn::Add(bits, hn::Set(d32, 0x7fff)), odd);
+  };
+  auto even = rounded_up(v.a), odd = rounded_up(v.b);
+  // One question for both. The sum of two infinities may be NaN as well: then this rounds the same again.
+  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(v.a, v.b))))) {
+    even = hn::BitCast(d32, rounded_to_bf16(d, v.a));
+    odd = hn::BitCast(d32, rounded_to_bf16(d, v.b));
   }
+  const auto both = hn::OrAnd(hn::ShiftRight<16>(even), odd, hn::Set(d32, 0xffff0000));
+  hn::StoreU(hn::BitCast(d16, both), d16, reinterpret_cast<std::uint16_t*>(p));
 }
 
 /// The first n < kLanes elements, zeros behind them.
@@ -135,11 +146,16 @@ HWY_INLINE void store_n(F d, VF v, T* p, std::size_t n) {
   std::memcpy(p, lanes, n * sizeof(T));
 }
 
-/// y[i] = f(x[i]...) for i < n, where f maps vectors of f32; one rounding to the type of y.
+/// y[i] = f(x[i]...) for i < n, where f maps vectors of f32 lane by lane; one rounding to the type of y.
 template <class Y, class Function, class... X>
 HWY_INLINE void map(std::size_t n, Y* HWY_RESTRICT y, Function f, const X* HWY_RESTRICT... x) {
   const F d;
   std::size_t i = 0;
+  constexpr bool is_bf16 = std::is_same_v<Y, Bf16>;
+  if constexpr (((std::is_same_v<X, Bf16> == is_bf16) && ...)) {
+    const auto of_two = [&f](auto... v) { return Two{f(v.a...), f(v.b...)}; };
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) store_two(d, of_two(load_two(d, x + i)...), y + i);
+  }
   for (; i + kLanes <= n; i += kLanes) store(d, f(load(d, x + i)...), y + i);
   if (i < n) store_n(d, f(load_n(d, x + i, n - i)...), y + i, n - i);
 }
@@ -165,17 +181,30 @@ HWY_INLINE VF exp2_nonpositive(F d, VF x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
 }
 
-/// e^x as fraction * first * second. The two powers of two are normal numbers even where e^x is not.
+/// v * 2^n, rounded once more where the result is subnormal. Pre: n is an integer, -252 <= n <= 0.
+HWY_INLINE VF times_power_of_two(F d, VF v, VF n) {
+#if HWY_TARGET <= HWY_AVX3
+  (void)d;
+  return VF{_mm512_scalef_ps(v.raw, n.raw)};
+#else
+  const hn::RebindToSigned<F> di;
+  const auto k = hn::ConvertTo(di, n), half = hn::ShiftRight<1>(k);
+  const auto power = [&](hn::Vec<decltype(di)> exponent) {  // a normal number even where 2^n is not
+    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127))));
+  };
+  return hn::Mul(hn::Mul(v, power(half)), power(hn::Sub(k, half)));
+#endif
+}
+
+/// e^x = fraction * 2^exponent.
 struct ExpParts {
-  VF fraction, first, second;
+  VF fraction, exponent;
 };
 
 /// Pre: -104 <= x <= 0 or NaN. The product has a relative error below 1.2e-7 (about 1 ulp) where it is
 /// normal: ln 2 is subtracted in two parts, and the polynomial of degree 6 has a relative error of 3.8e-9.
 HWY_INLINE ExpParts exp_parts(F d, VF x) {
-  const hn::RebindToSigned<F> di;
-  const VF shifted = hn::MulAdd(x, hn::Set(d, 0x1.715476p+0f), hn::Set(d, kRoundToExponent));
-  const VF n = hn::Sub(shifted, hn::Set(d, kRoundToExponent));
+  const VF n = hn::Round(hn::Mul(x, hn::Set(d, 0x1.715476p+0f)));
   VF r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x);  // n * 0x1.62e4p-1 is exact for |n| < 256
   r = hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), r);
   VF p = hn::Set(d, 0x1.6a2434p-10f);
@@ -184,12 +213,7 @@ HWY_INLINE ExpParts exp_parts(F d, VF x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0x1.555492p-3f));
   p = hn::MulAdd(p, r, hn::Set(d, 0x1.fffffcp-2f));
   p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
-  const auto k = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, hn::Set(d, kRoundToExponent)));
-  const auto half = hn::ShiftRight<1>(k);
-  const auto power = [&](hn::Vec<decltype(di)> exponent) {
-    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127))));
-  };
-  return {p, power(half), power(hn::Sub(k, half))};
+  return {p, n};
 }
 
 }  // namespace dif::cpu::HWY_NAMESPACE

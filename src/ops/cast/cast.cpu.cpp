@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
 static void cast_rows(const RowBlock& block) {
-  map_rows(block, [](VF x) { return x; });
+  const RowOperand& x = block.in[0];
+  convert_here(x.dtype, x.data, block.operation->dtype, block.out, block.elements());
 }
 
 }  // namespace dif::cpu::HWY_NAMESPACE

@@ -41,13 +41,15 @@ MakeResult make_concat(const KernelRequest& request) {
 
 RowFunction rows_of_concat() {
   return [](const RowBlock& block) {
-    const std::int64_t columns = block.operation->columns;
-    float* y = block.out;
+    const auto size = static_cast<std::int64_t>(dtype_size(block.operation->dtype));
+    const std::int64_t step = block.operation->columns * size;
+    std::byte* y = block.out_as<std::byte>();
     for (const RowOperand& operand : block.in) {
-      const float* x = operand.data;
-      for (std::int64_t i = 0; i < block.elements(); i += columns, x += operand.columns)
-        std::copy_n(x, operand.columns, y + i);
-      y += operand.columns;
+      const std::int64_t bytes = operand.columns * size;
+      const std::byte* x = operand.as<std::byte>();
+      for (std::int64_t i = 0; i < block.elements() * size; i += step, x += bytes)
+        std::copy_n(x, bytes, y + i);
+      y += bytes;
     }
   };
 }

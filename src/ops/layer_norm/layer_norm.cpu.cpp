@@ -14,20 +14,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-/// Storage is how x, w, bias and y lie in memory; y is rounded as if it were stored as T.
-template <class T, class Storage>
-HWY_INLINE void layer_norm_row(const Storage* x, const Storage* w, const Storage* bias, std::size_t n,
-                               float eps, Storage* y) {
+template <class T>
+HWY_INLINE void layer_norm_row(const T* x, const T* w, const T* bias, std::size_t n, float eps, T* y) {
   const Moments m = moments(x, n);
   const double variance = std::max(0.0, m.squares / static_cast<double>(n));
   const Normalise normalised(m.mean, static_cast<float>(1.0 / std::sqrt(variance + eps)));
   if (w == nullptr) {
-    map(n, y, rounding<T>(normalised), x);
+    map(n, y, normalised, x);
   } else if (bias == nullptr) {
-    map(n, y, rounding<T>([&](VF v, VF a) { return hn::Mul(normalised(v), a); }), x, w);
+    map(
+        n, y, [&](VF v, VF a) { return hn::Mul(normalised(v), a); }, x, w);
   } else {
-    map(n, y, rounding<T>([&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }), x, w,
-        bias);
+    map(
+        n, y, [&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }, x, w, bias);
   }
 }
 
@@ -38,18 +37,18 @@ static void layer_norm_block(const NormBlock& block) {
     const T* x = static_cast<const T*>(block.x) + block.row * block.columns;
     T* y = static_cast<T*>(block.y) + block.row * block.columns;
     for (std::int64_t row = 0; row < block.n_rows; ++row, x += n, y += n)
-      layer_norm_row<float>(x, w, bias, n, block.eps, y);
+      layer_norm_row(x, w, bias, n, block.eps, y);
   });
 }
 
 static void layer_norm_rows(const RowBlock& block) {
   with_storage(block.operation->dtype, [&]<class T>(T) {
     const std::int64_t n = block.operation->columns;
-    const float* const w = block.in.size() > 1 ? block.in[1].data : nullptr;
-    const float* const bias = block.in.size() > 2 ? block.in[2].data : nullptr;
+    const T* const w = block.in.size() > 1 ? block.in[1].as<T>() : nullptr;
+    const T* const bias = block.in.size() > 2 ? block.in[2].as<T>() : nullptr;
     for (std::int64_t i = 0; i < block.elements(); i += n)
-      layer_norm_row<T>(block.in[0].data + i, w, bias, static_cast<std::size_t>(n), block.operation->value,
-                        block.out + i);
+      layer_norm_row(block.in[0].as<T>() + i, w, bias, static_cast<std::size_t>(n), block.operation->value,
+                     block.out_as<T>() + i);
   });
 }
 

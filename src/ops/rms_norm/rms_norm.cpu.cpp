@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "backends/cpu/row_norm.h"
 #include "backends/cpu/row_operation.h"
@@ -13,38 +15,52 @@
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-/// Storage is how x, w and y lie in memory; y is rounded as if it were stored as T.
-template <class T, class Storage>
-HWY_INLINE void rms_norm_row(const Storage* x, const Storage* w, std::size_t n, float eps, Storage* y) {
-  const double mean = static_cast<double>(sum_of_squares(x, n)) / static_cast<double>(n);
-  const VF factor = hn::Set(F(), static_cast<float>(1.0 / std::sqrt(mean + eps)));
-  if (w != nullptr) {
-    map(
-        n, y, [factor](VF v, VF weight) { return rounded<T>(F(), hn::Mul(hn::Mul(v, factor), weight)); }, x,
-        w);
-  } else {
-    map(
-        n, y, [factor](VF v) { return rounded<T>(F(), hn::Mul(v, factor)); }, x);
+/// Rows that are summed before the first of them is scaled: the way from a sum to its factor is long, and
+/// those of several rows go side by side.
+constexpr std::int64_t kTogether = 16;
+
+template <class T>
+HWY_INLINE void rms_norm_some(const T* x, const T* w, std::int64_t n_rows, std::int64_t columns, float eps,
+                              T* y) {
+  const auto n = static_cast<std::size_t>(columns);
+  float factors[kTogether];
+  for (std::int64_t row = 0; row < n_rows; ++row) factors[row] = sum_of_squares(x + row * columns, n);
+  for (std::int64_t row = 0; row < n_rows; ++row)
+    factors[row] = static_cast<float>(
+        1.0 / std::sqrt(static_cast<double>(factors[row]) / static_cast<double>(columns) + eps));
+  for (std::int64_t row = 0; row < n_rows; ++row, x += columns, y += columns) {
+    const VF factor = hn::Set(F(), factors[row]);
+    if (w != nullptr) {
+      map(
+          n, y, [factor](VF v, VF weight) { return hn::Mul(hn::Mul(v, factor), weight); }, x, w);
+    } else {
+      map(
+          n, y, [factor](VF v) { return hn::Mul(v, factor); }, x);
+    }
   }
+}
+
+template <class T>
+void rms_norm_all(const T* x, const T* w, std::int64_t n_rows, std::int64_t columns, float eps, T* y) {
+  constexpr std::int64_t kNear = 4096;  // elements that stay in the first cache
+  const std::int64_t together = std::clamp<std::int64_t>(kNear / columns, 1, kTogether);
+  for (std::int64_t row = 0; row < n_rows; row += together, x += together * columns, y += together * columns)
+    rms_norm_some(x, w, std::min(together, n_rows - row), columns, eps, y);
 }
 
 static void rms_norm_block(const NormBlock& block) {
   with_storage(block.dtype, [&]<class T>(T) {
-    const auto n = static_cast<std::size_t>(block.columns);
-    const T* x = static_cast<const T*>(block.x) + block.row * block.columns;
-    T* y = static_cast<T*>(block.y) + block.row * block.columns;
-    for (std::int64_t row = 0; row < block.n_rows; ++row, x += n, y += n)
-      rms_norm_row<float>(x, static_cast<const T*>(block.w), n, block.eps, y);
+    const std::int64_t first = block.row * block.columns;
+    rms_norm_all(static_cast<const T*>(block.x) + first, static_cast<const T*>(block.w), block.n_rows,
+                 block.columns, block.eps, static_cast<T*>(block.y) + first);
   });
 }
 
 static void rms_norm_rows(const RowBlock& block) {
   with_storage(block.operation->dtype, [&]<class T>(T) {
-    const std::int64_t n = block.operation->columns;
-    const float* const w = block.in.size() > 1 ? block.in[1].data : nullptr;
-    for (std::int64_t i = 0; i < block.elements(); i += n)
-      rms_norm_row<T>(block.in[0].data + i, w, static_cast<std::size_t>(n), block.operation->value,
-                      block.out + i);
+    const std::int64_t columns = block.operation->columns;
+    rms_norm_all(block.in[0].as<T>(), block.in.size() > 1 ? block.in[1].as<T>() : nullptr,
+                 block.elements() / columns, columns, block.operation->value, block.out_as<T>());
   });
 }
 

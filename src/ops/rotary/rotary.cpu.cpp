@@ -31,9 +31,8 @@ struct RotaryRun {
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-/// Storage is how x and y lie in memory; y is rounded as if it were stored as T.
-template <class T, class Storage>
-void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const Storage* x, Storage* y) {
+template <class T>
+void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const T* x, T* y) {
   const auto n = static_cast<std::size_t>(2 * run.half);
   // Each pair of lanes reads its cosine twice, and its sine with the sign of its product.
   HWY_ALIGN float cosines[kMostRotated], sines[kMostRotated];
@@ -42,39 +41,56 @@ void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, cons
     sines[2 * i] = -sin[i];
     sines[2 * i + 1] = sin[i];
   }
-  const auto turned =
-      rounding<T>([](VF v, VF c, VF s) { return hn::Add(hn::Mul(v, c), hn::Mul(hn::Reverse2(F(), v), s)); });
+  const auto turned = [](VF v, VF c, VF s) {
+    return hn::Add(hn::Mul(v, c), hn::Mul(hn::Reverse2(F(), v), s));
+  };
   for (std::int64_t head = 0; head < run.heads; ++head)
     map(n, y + head * run.depth, turned, x + head * run.depth, static_cast<const float*>(cosines),
         static_cast<const float*>(sines));
 }
 
-template <class T, class Storage>
-void rotate_halves(const RotaryRun& run, const float* cos, const float* sin, const Storage* x, Storage* y) {
+/// Two vectors have the first and the second elements of their pairs.
+static void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const Bf16* x, Bf16* y) {
+  const F d;
+  const auto turned = [&](Two v, VF c, VF s) {
+    return Two{hn::Sub(hn::Mul(v.a, c), hn::Mul(v.b, s)), hn::Add(hn::Mul(v.b, c), hn::Mul(v.a, s))};
+  };
+  const auto half = static_cast<std::size_t>(run.half);
+  for (std::int64_t head = 0; head < run.heads; ++head, x += run.depth, y += run.depth) {
+    std::size_t i = 0;
+    for (; i + kLanes <= half; i += kLanes)
+      store_two(d, turned(load_two(d, x + 2 * i), load(d, cos + i), load(d, sin + i)), y + 2 * i);
+    if (i == half) continue;
+    HWY_ALIGN Bf16 rest[2 * kLanes] = {};
+    std::copy_n(x + 2 * i, 2 * (half - i), rest);
+    store_two(d, turned(load_two(d, rest), load_n(d, cos + i, half - i), load_n(d, sin + i, half - i)), rest);
+    std::copy_n(rest, 2 * (half - i), y + 2 * i);
+  }
+}
+
+template <class T>
+void rotate_halves(const RotaryRun& run, const float* cos, const float* sin, const T* x, T* y) {
   const auto n = static_cast<std::size_t>(run.half);
-  const auto first =
-      rounding<T>([](VF a, VF b, VF c, VF s) { return hn::Sub(hn::Mul(a, c), hn::Mul(b, s)); });
-  const auto second =
-      rounding<T>([](VF a, VF b, VF c, VF s) { return hn::Add(hn::Mul(b, c), hn::Mul(a, s)); });
+  const auto first = [](VF a, VF b, VF c, VF s) { return hn::Sub(hn::Mul(a, c), hn::Mul(b, s)); };
+  const auto second = [](VF a, VF b, VF c, VF s) { return hn::Add(hn::Mul(b, c), hn::Mul(a, s)); };
   for (std::int64_t head = 0; head < run.heads; ++head) {
-    const Storage *const a = x + head * run.depth, *const b = a + run.half;
+    const T *const a = x + head * run.depth, *const b = a + run.half;
     map(n, y + head * run.depth, first, a, b, cos, sin);
     map(n, y + head * run.depth + run.half, second, a, b, cos, sin);
   }
 }
 
 /// Rows row .. row+n_rows-1 of the B * S tokens; x and y begin at the first of them.
-template <class T, class Storage>
-HWY_INLINE void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64_t n_rows, const Storage* x,
-                              Storage* y) {
+template <class T>
+HWY_INLINE void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64_t n_rows, const T* x, T* y) {
   for (std::int64_t end = row + n_rows; row < end;
        ++row, x += run.heads * run.depth, y += run.heads * run.depth) {
     const float* const cos = run.cos + row % run.tokens * run.half;
     const float* const sin = run.sin + row % run.tokens * run.half;
     if (run.interleaved) {
-      rotate_pairs<T>(run, cos, sin, x, y);
+      rotate_pairs(run, cos, sin, x, y);
     } else {
-      rotate_halves<T>(run, cos, sin, x, y);
+      rotate_halves(run, cos, sin, x, y);
     }
     const std::int64_t rest = run.depth - 2 * run.half;
     for (std::int64_t head = 0; rest != 0 && head < run.heads; ++head)
@@ -85,8 +101,7 @@ HWY_INLINE void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64
 static void rotary_block(const RotaryRun& run, std::int64_t row, std::int64_t n_rows) {
   with_storage(run.dtype, [&]<class T>(T) {
     const std::int64_t first = row * run.heads * run.depth;
-    rotate_tokens<float>(run, row, n_rows, static_cast<const T*>(run.x) + first,
-                         static_cast<T*>(run.y) + first);
+    rotate_tokens(run, row, n_rows, static_cast<const T*>(run.x) + first, static_cast<T*>(run.y) + first);
   });
 }
 
@@ -99,10 +114,11 @@ static void rotary_rows(const RowBlock& block) {
     run.depth = o.columns;
     run.half = o.half;
     run.interleaved = o.interleaved;
-    run.cos = block.in[1].data;
-    run.sin = block.in[2].data;
+    run.cos = block.in[1].as<float>();
+    run.sin = block.in[2].as<float>();
     const std::int64_t tokens = o.width / (o.heads * o.columns);
-    rotate_tokens<T>(run, block.first_row * tokens, block.n_rows * tokens, block.in[0].data, block.out);
+    rotate_tokens(run, block.first_row * tokens, block.n_rows * tokens, block.in[0].as<T>(),
+                  block.out_as<T>());
   });
 }
 

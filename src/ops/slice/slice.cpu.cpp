@@ -36,9 +36,12 @@ MakeResult make_slice(const KernelRequest& request) {
 RowFunction rows_of_slice() {
   return [](const RowBlock& block) {
     const RowOperation& slice = *block.operation;
-    const float* x = block.in[0].data + slice.first_column;
-    for (std::int64_t i = 0; i < block.elements(); i += slice.columns, x += block.in[0].columns)
-      std::copy_n(x, slice.columns, block.out + i);
+    const auto size = static_cast<std::int64_t>(dtype_size(slice.dtype));
+    const std::int64_t bytes = slice.columns * size;
+    const std::byte* x = block.in[0].as<std::byte>() + slice.first_column * size;
+    std::byte* const y = block.out_as<std::byte>();
+    for (std::int64_t i = 0; i < block.elements() * size; i += bytes, x += block.in[0].columns * size)
+      std::copy_n(x, bytes, y + i);
   };
 }
 
