@@ -91,17 +91,31 @@ opt::Pipeline passes_for(const GenerationSettings& settings, const runtime::Back
   return settings.passes ? *settings.passes : opt::default_pipeline(preferences_of(library));
 }
 
+namespace {
+
+/// Levels 0 .. 255 of values from -1 to 1, in a loop that the compiler turns into vectors.
+void to_levels(const float* values, std::size_t count, std::uint8_t* levels) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float unit = values[i] * 0.5f + 0.5f;
+    // The comparison sends NaN (allowed only on request) to black.
+    const float level = unit > 0 ? std::min(unit, 1.0f) * 255.0f : 0.0f;
+    // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the lowest bits.
+    levels[i] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(level + 0x1.8p23f));
+  }
+}
+
+}  // namespace
+
 io::Image to_pixels(std::span<const float> image, std::int64_t width, std::int64_t height) {
   io::Image result(static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height), 3);
-  const auto plane = static_cast<std::size_t>(width * height);
-  for (std::size_t i = 0; i < plane; ++i) {
-    for (std::size_t c = 0; c < 3; ++c) {
-      const float unit = image[c * plane + i] * 0.5f + 0.5f;
-      // The comparison sends NaN (allowed only on request) to black.
-      const float level = unit > 0 ? std::min(unit, 1.0f) * 255.0f : 0.0f;
-      // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the lowest bits.
-      result.pixels[i * 3 + c] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(level + 0x1.8p23f));
-    }
+  const auto columns = static_cast<std::size_t>(width), rows = static_cast<std::size_t>(height);
+  std::vector<std::uint8_t> line(3 * columns);
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t c = 0; c < 3; ++c)
+      to_levels(image.data() + (c * rows + row) * columns, columns, line.data() + c * columns);
+    std::uint8_t* const out = result.pixels.data() + row * columns * 3;
+    for (std::size_t i = 0; i < columns; ++i)
+      for (std::size_t c = 0; c < 3; ++c) out[i * 3 + c] = line[c * columns + i];
   }
   return result;
 }
