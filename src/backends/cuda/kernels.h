@@ -52,8 +52,8 @@ MakeResult make_reshape(const KernelRequest& request);
 MakeResult make_gather_rows(const KernelRequest& request);
 MakeResult make_upsample_nearest(const KernelRequest& request);
 
-/// The C expression of silu(x), for x a name.
-std::string silu_text(std::string_view x);
+/// The C expression of silu(x), for x a name and a result of that dtype.
+std::string silu_text(DType result, std::string_view x);
 
 extern const RowOperation kAddRows, kSubRows, kMulRows, kAddScalarRows, kMulScalarRows, kSiluRows, kSqrtRows,
     kCastRows, kRmsNormRows, kLayerNormRows, kRotaryRows, kSliceRows, kConcatRows;

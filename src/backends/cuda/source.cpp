@@ -60,6 +60,17 @@ template <int V, class T> inline void store(T* p, const T* v) {
   for (int k = 0; k < bytes / unit; ++k) ((U*)p)[k] = ((const U*)v)[k];
 }
 
+inline float quick_exp(float v) {
+  float result;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(result) : "f"(v * 1.44269504f));
+  return result;
+}
+inline float quick_reciprocal(float v) {
+  float result;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(v));
+  return result;
+}
+
 inline float warp_sum(float v) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);

@@ -190,7 +190,7 @@ MakeResult make(runtime::Device* device, const ir::OpView& op, bool activated) {
   const std::string type = type_name(op.in(0).dtype);
   const std::string then =
       activated ? fmt::format("        const float a = decode(v[k][j]);\n        v[k][j] = encode<{}>({});\n",
-                              type, silu_text("a"))
+                              type, silu_text(op.in(0).dtype, "a"))
                 : "";
   const std::string text =
       prelude() + fill(kText, {{"T", type},
