@@ -11,6 +11,7 @@
 #include "cli/dtype_options.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/streaming_options.h"
 #include "frontends/family.h"
 #include "frontends/model.h"
 #include "generation_report.h"
@@ -85,8 +86,14 @@ struct Capture {
 class Sample {
  public:
   Sample(const CLI::App& app, const Options& options, const cli::DtypeOptions& dtypes,
-         const cli::BackendOptions& backend, const cli::ProgressOptions& progress)
-      : app_(app), options_(options), dtypes_(dtypes), backend_(backend), progress_(progress.create()) {}
+         const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
+         const cli::ProgressOptions& progress)
+      : app_(app),
+        options_(options),
+        dtypes_(dtypes),
+        backend_(backend),
+        streaming_(streaming),
+        progress_(progress.create()) {}
 
   Status run() {
     DIF_ASSIGN(model_, frontends::open_model(options_.model, {options_.transformer, options_.vae}));
@@ -94,7 +101,9 @@ class Sample {
     for (const std::string* file : {&options_.output, &options_.report, &options_.state_output})
       DIF_TRY(check_output(*file));
     DIF_TRY(read_inputs());
-    DIF_ASSIGN(auto context, backend_.create({}, &backend_choice_));
+    runtime::ContextOptions context_options;
+    DIF_TRY(streaming_.apply(context_options));
+    DIF_ASSIGN(auto context, backend_.create(std::move(context_options), &backend_choice_));
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     DIF_ASSIGN(pipeline_,
@@ -235,6 +244,7 @@ class Sample {
   const Options& options_;
   const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;
+  const cli::StreamingOptions& streaming_;
   cli::Progress progress_;
   GenerationSettings settings_;
   PictureSize size_;
@@ -296,6 +306,7 @@ int run(int argc, char** argv) {
   app.add_flag("--profile-pipeline", o.profile, "print the time of each stage on stderr");
   const cli::DtypeOptions dtypes(app);
   const cli::BackendOptions backend(app);
+  const cli::StreamingOptions streaming(app);
   const cli::ProgressOptions progress(app);
   const RefusedOptions refused(app, kMissing);
   cli::examples(
@@ -307,7 +318,7 @@ int run(int argc, char** argv) {
       "--output x.png --report x.json --steps 4 --capture-every 1 --state-output x.safetensors\n");
   return cli::run_app(app, argc, argv, [&]() -> Status {
     DIF_TRY(refused.check());
-    return Sample(app, o, dtypes, backend, progress).run();
+    return Sample(app, o, dtypes, backend, streaming, progress).run();
   });
 }
 

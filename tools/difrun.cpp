@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/streaming_options.h"
 #include "cli/telemetry.h"
 #include "io/json.h"
 #include "io/weight_bundle.h"
@@ -49,8 +50,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 class Run {
  public:
-  Run(const Options& options, const cli::BackendOptions& backend, const cli::ReportOptions& report)
-      : options_(options), backend_(backend), report_(report) {}
+  Run(const Options& options, const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
+      const cli::ReportOptions& report)
+      : options_(options), backend_(backend), streaming_(streaming), report_(report) {}
 
   Status run() {
     DIF_ASSIGN(program_, ir::read_program(options_.program));
@@ -96,6 +98,7 @@ class Run {
   Status prepare() {
     runtime::ContextOptions context_options;
     if (options_.trace_ops) context_options.trace = [this](const dif_trace_event& event) { record(event); };
+    DIF_TRY(streaming_.apply(context_options));
     DIF_ASSIGN(context_, backend_.create(std::move(context_options), &choice_));
     const auto start = std::chrono::steady_clock::now();
     DIF_ASSIGN(prepared_, runtime::PreparedProgram::prepare(context_, program_, constants_));
@@ -173,9 +176,10 @@ class Run {
     if (report_.json) return ok();
     const auto bytes = [](std::uint64_t amount) { return ir::amount_text(static_cast<double>(amount), "B"); };
     std::string text = fmt::format("program {} on {}\n", program_.name, choice_);
-    text += fmt::format("prepare {:.6f} s; arena {}, workspace {}, constants {} resident, {} prepacked\n",
-                        prepare_seconds_, bytes(memory_.arena_bytes), bytes(memory_.workspace_bytes),
-                        bytes(memory_.resident_bytes), bytes(memory_.prepacked_bytes));
+    text += fmt::format(
+        "prepare {:.6f} s; arena {}, workspace {}, constants {} resident, {} streamed, {} prepacked\n",
+        prepare_seconds_, bytes(memory_.arena_bytes), bytes(memory_.workspace_bytes),
+        bytes(memory_.resident_bytes), bytes(memory_.streamed_bytes), bytes(memory_.prepacked_bytes));
     text += fmt::format("run     {:.6f} s best, {:.6f} s median of {}; {}/s\n", best(), median(),
                         run_seconds_.size(), ir::amount_text(ir::flops(program_) / best(), "FLOP"));
     for (const Target& target : targets_) {
@@ -298,6 +302,7 @@ class Run {
 
   const Options& options_;
   const cli::BackendOptions& backend_;
+  const cli::StreamingOptions& streaming_;
   const cli::ReportOptions& report_;
   ir::Program program_;
   std::vector<Target> targets_;
@@ -334,6 +339,7 @@ int run(int argc, char** argv) {
   app.add_flag("--why", o.why, "kernel of each operation, and why others declined");
   app.add_flag("--allow-nonfinite", o.allow_nonfinite, "NaN and infinity in an output are no failure");
   const cli::BackendOptions backend(app);
+  const cli::StreamingOptions streaming(app);
   const cli::ReportOptions report(app);
   cli::examples(
       app,
@@ -342,7 +348,7 @@ int run(int argc, char** argv) {
       "         --input latents=latents.diftensor --output image=image.diftensor\n"
       "  difrun --program step.difir --weight-bundle step.difbind --input latents=l.diftensor ... \\\n"
       "         --warmups 2 --iterations 5 --trace-ops --why\n");
-  return cli::run_app(app, argc, argv, [&] { return Run(o, backend, report).run(); });
+  return cli::run_app(app, argc, argv, [&] { return Run(o, backend, streaming, report).run(); });
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "cli/interrupt.h"
 #include "cli/kernel_summary.h"
 #include "cli/options.h"
+#include "cli/streaming_options.h"
 #include "cli/telemetry.h"
 #include "frontends/family.h"
 #include "frontends/model.h"
@@ -97,12 +98,13 @@ std::string picture_path(const std::string& output, std::int64_t index, std::int
 class Generate {
  public:
   Generate(const CLI::App& app, const Options& options, const cli::DtypeOptions& dtypes,
-           const cli::BackendOptions& backend, const cli::ReportOptions& report,
-           const cli::ProgressOptions& progress)
+           const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
+           const cli::ReportOptions& report, const cli::ProgressOptions& progress)
       : app_(app),
         options_(options),
         dtypes_(dtypes),
         backend_(backend),
+        streaming_(streaming),
         report_(report),
         cache_(backend.cache_folder(), cli::print_warning),
         progress_(progress.create()) {}
@@ -118,11 +120,12 @@ class Generate {
       DIF_TRY(check_output(picture_path(options_.save_latents, 0, options_.batch)));
     DIF_TRY(check_output(report_.report));
     DIF_TRY(read_init_latents());
-    DIF_ASSIGN(auto context, backend_.create({}, &backend_choice_));
+    DIF_ASSIGN(auto context, create_context());
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     settings_.record_plans = !options_.plan_out.empty();
-    settings_.keep_encoder = options_.repeat > 0;
+    // Under a cap encoder and denoiser take turns with all of it.
+    settings_.keep_encoder = options_.repeat > 0 && !streaming_.is_capped() && backend_.memory_cap_mib == 0;
     DIF_ASSIGN(pipeline_,
                TextToImage::create(*model_, std::move(context), settings_, observer_of(progress_)));
     if (options_.why) cli::say(why_text());
@@ -267,8 +270,14 @@ class Generate {
     return export_chain(chain, options_.emit_programs);
   }
 
+  Result<std::shared_ptr<runtime::Context>> create_context() {
+    runtime::ContextOptions options;
+    DIF_TRY(streaming_.apply(options));
+    return backend_.create(std::move(options), &backend_choice_);
+  }
+
   Status dry_run() {
-    DIF_ASSIGN(const auto context, backend_.create({}, &backend_choice_));
+    DIF_ASSIGN(const auto context, create_context());
     settings_.available_bytes = available_memory(context->library().name());
     DIF_ASSIGN(const DryRun found, dif::dry_run(*model_, context, settings_, options_.batch));
     if (report_.wanted()) {
@@ -389,6 +398,7 @@ class Generate {
   const Options& options_;
   const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;
+  const cli::StreamingOptions& streaming_;
   const cli::ReportOptions& report_;
   io::CacheStore cache_;
   cli::Progress progress_;
@@ -470,6 +480,7 @@ int run(int argc, char** argv) {
                "write the picture even when values are NaN or infinite");
   app.add_flag("--why", o.why, "print backend, dtype and kernels, and why others declined, on stderr");
   const cli::BackendOptions backend(app);
+  const cli::StreamingOptions streaming(app);
   const cli::ReportOptions report(app);
   const cli::ProgressOptions progress(app);
   cli::examples(
@@ -480,7 +491,7 @@ int run(int argc, char** argv) {
       "  dif generate --from apple.png -o again.png\n"
       "  dif generate \"a red apple\" --passes none -o unoptimised.png\n");
   return cli::run_app(app, argc, argv,
-                      [&] { return Generate(app, o, dtypes, backend, report, progress).run(); });
+                      [&] { return Generate(app, o, dtypes, backend, streaming, report, progress).run(); });
 }
 
 }  // namespace

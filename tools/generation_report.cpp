@@ -67,6 +67,7 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
                                     {"resident_bytes", memory.resident_bytes},
                                     {"streamed_bytes", memory.streamed_bytes},
                                     {"prepacked_bytes", memory.prepacked_bytes},
+                                    {"pinned_host_bytes", memory.pinned_host_bytes},
                                     {"host_operations", memory.host_operations},
                                     {"details", details_of(memory)}});
   }

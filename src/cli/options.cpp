@@ -139,7 +139,7 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
                                                                  std::string* choice) const {
   options.device = device;
   options.threads = static_cast<unsigned>(threads);
-  options.memory_cap_bytes = memory_cap_mib << 20;
+  if (memory_cap_mib != 0) options.memory_cap_bytes = memory_cap_mib << 20;
   options.allow_host_fallback = allow_host_fallback;
   options.cache_folder = cache_folder();
   DIF_ASSIGN(options.weight_cache_bytes, parse_weight_cache(weight_cache));

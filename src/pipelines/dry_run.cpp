@@ -15,8 +15,9 @@ namespace {
 using frontends::Stage;
 using nlohmann::ordered_json;
 
+/// `planned` keeps what the later stages are planned beside.
 Result<PlannedProgram> plan_stage(const Stage& stage, const std::shared_ptr<runtime::Context>& context,
-                                  std::int64_t runs) {
+                                  std::int64_t runs, std::unique_ptr<runtime::PreparedProgram>& planned) {
   PlannedProgram result;
   result.name = stage.program.name;
   result.fingerprint = ir::fingerprint(stage.program);
@@ -26,7 +27,9 @@ Result<PlannedProgram> plan_stage(const Stage& stage, const std::shared_ptr<runt
   DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
   for (const frontends::ConstantRef& ref : refs)
     if (ref.file != nullptr) result.mapped_bytes += ref.type.bytes();
-  DIF_ASSIGN(result.memory, runtime::PreparedProgram::plan(context, stage.program));
+  planned.reset();
+  DIF_ASSIGN(planned, runtime::PreparedProgram::prepare_plan(context, stage.program));
+  DIF_ASSIGN(result.memory, planned->report());
   return result;
 }
 
@@ -56,9 +59,10 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
   DIF_ASSIGN(frontends::Chain chain, build_chain(model, settings));
   DIF_TRY(optimize_chain(chain, passes_for(settings, context->library())));
   const bool guided = guidance_is_active(model, settings.guidance);
-  DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1));
-  DIF_ASSIGN(PlannedProgram step, plan_stage(chain.step, context, settings.steps * n_pictures));
-  DIF_ASSIGN(PlannedProgram decode, plan_stage(chain.decode, context, n_pictures));
+  std::unique_ptr<runtime::PreparedProgram> encoder_or_decoder, denoiser;
+  DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1, encoder_or_decoder));
+  DIF_ASSIGN(PlannedProgram decode, plan_stage(chain.decode, context, n_pictures, encoder_or_decoder));
+  DIF_ASSIGN(PlannedProgram step, plan_stage(chain.step, context, settings.steps * n_pictures, denoiser));
   DryRun result;
   result.stages.push_back(together("encode", {&encode}));
   result.stages.push_back(together("denoise and decode", {&step, &decode}));

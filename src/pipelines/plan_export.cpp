@@ -157,10 +157,26 @@ class Recorder {
            kernel + " keeps its constants in a layout of its own");
   }
 
+  /// The arithmetic of a backend that streams, which is planned anew: per value, whether that decides about
+  /// it.
+  std::vector<bool> record_residency() {
+    std::vector<bool> placed(program_.values.size());
+    const json& asked = member(details_, "residency", json::value_t::object);
+    const auto order = plan::order_from_name(text_of(asked, "order"));
+    if (!asked.is_object() || !order) return placed;
+    plan::record_residency(record_, program_,
+                           {number_of(asked, "budget_bytes"), number_of(asked, "fixed_runtime_bytes"), *order,
+                            static_cast<std::uint32_t>(number_of(asked, "prefetch_distance"))});
+    for (const plan::PlacedWeight& weight : record_.residency->weights) placed[weight.value] = true;
+    return placed;
+  }
+
   void record_placement() {
     std::vector<bool> resident(program_.values.size());
     for (const ValueId id : ids_of(details_, "resident", program_.values.size())) resident[id] = true;
+    const std::vector<bool> placed = record_residency();
     for (ValueId id = 0; id < record_.values.size(); ++id) {
+      if (placed[id]) continue;
       const plan::RecordedValue& value = record_.values[id];
       const bool folded = value.storage == plan::Storage::kFolded;
       if (value.root != id || (value.storage != plan::Storage::kConstant && !folded)) continue;

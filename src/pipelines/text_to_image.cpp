@@ -285,6 +285,7 @@ class TextToImage::Implementation {
   Status encode() {
     begin("encode", prompts_.size(), "prompt");
     if (encoder_ == nullptr) {
+      if (!settings_.keep_encoder) take_turns();
       DIF_ASSIGN(encoder_, prepare(chain_.encode));
     }
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
@@ -298,6 +299,12 @@ class TextToImage::Implementation {
     if (!settings_.keep_encoder) encoder_.reset();
     end();
     return ok();
+  }
+
+  /// The memory of the denoiser and the decoder is the encoder's for a while.
+  void take_turns() {
+    step_.reset();
+    decode_.reset();
   }
 
   /// The embeddings of the settings, rounded to the denoiser's dtype.
@@ -449,6 +456,12 @@ class TextToImage::Implementation {
     }
     programs_.push_back({name, ir::fingerprint(built_.at(name)), ir::fingerprint(stage.program),
                          passes_.at(name), ir::flops(stage.program), std::move(memory), std::move(plan)});
+    const auto position = [&](const ProgramReport& program) {
+      return program.name == chain_.encode.program.name ? 0
+             : program.name == chain_.step.program.name ? 1
+                                                        : 2;
+    };
+    std::ranges::stable_sort(programs_, {}, position);
     return prepared;
   }
 
@@ -462,16 +475,17 @@ class TextToImage::Implementation {
     return PreparedProgram::prepare(context_, program, constants);
   }
 
-  /// What a draw needs and does not have: nothing, but at the start and after explain().
+  /// What a draw needs and does not have: nothing, but at the start and after explain(). The decoder comes
+  /// first: weights of the denoiser get the memory that is left.
   Status prepare_loop_and_decoder() {
     if (step_ != nullptr && decode_ != nullptr) return ok();
     begin("prepare", 2, "program");
-    if (step_ == nullptr) {
-      DIF_ASSIGN(step_, prepare(chain_.step));
-    }
-    advance(1);
     if (decode_ == nullptr) {
       DIF_ASSIGN(decode_, prepare(chain_.decode));
+    }
+    advance(1);
+    if (step_ == nullptr) {
+      DIF_ASSIGN(step_, prepare(chain_.step));
     }
     end();
     return ok();

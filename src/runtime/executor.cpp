@@ -381,6 +381,9 @@ void Executor::make_report(const ExecutorOptions& options) {
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);
   if (!streamed.empty()) details["streamed"] = std::move(streamed);
+  if (loading_.bytes != 0)
+    details["loading"] = {
+        {"bytes", loading_.bytes}, {"direct_bytes", loading_.direct_bytes}, {"seconds", loading_.seconds}};
   if (residency_) {
     const plan::ResidencyRequest& request = residency_->request;
     details["residency"] = {{"budget_bytes", request.budget_bytes},
@@ -391,6 +394,9 @@ void Executor::make_report(const ExecutorOptions& options) {
                             {"ring_bytes", residency_->ring_bytes}};
   }
   report_.details = details.dump();
+  if (late_ && plan_only_)
+    arena_.plan(report_.arena_bytes, report_.workspace_bytes,
+                static_cast<std::int64_t>(report_.resident_bytes));
 }
 
 /// Makes what a run without groups needs; the kernels of operations outside groups serve both ways.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,16 @@ class SharedArena {
   std::uint64_t workspace_bytes() const { return workspace_.bytes(); }
   /// With pinned buffers for `bytes`, or as many as the options allow. Pre: the device has a copy lane.
   Result<Uploader*> uploader(const WeightOptions& options, std::uint64_t bytes);
+  /// What a program that is only planned would take: the next one is planned beside it. Its weights count
+  /// while it lives (a negative number takes them back), the largest arena and workspace remain.
+  void plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes, std::int64_t resident_bytes);
+  std::uint64_t planned_arena_bytes() const { return std::max(planned_arena_bytes_, arena_.bytes()); }
+  std::uint64_t planned_workspace_bytes() const {
+    return std::max(planned_workspace_bytes_, workspace_.bytes());
+  }
+  std::uint64_t planned_resident_bytes() const { return planned_resident_bytes_; }
+  /// What inputs and outputs of a run may take, the largest of all programs.
+  std::uint64_t expect_run_bytes(std::uint64_t bytes) { return run_bytes_ = std::max(run_bytes_, bytes); }
   std::uint64_t pinned_bytes() const { return uploader_ == nullptr ? 0 : uploader_->pinned_bytes(); }
 
  private:
@@ -39,6 +50,8 @@ class SharedArena {
   DeviceBuffer workspace_;
   std::unique_ptr<Uploader> uploader_;
   std::uint32_t n_buffers_ = 0;
+  std::uint64_t planned_arena_bytes_ = 0, planned_workspace_bytes_ = 0, planned_resident_bytes_ = 0;
+  std::uint64_t run_bytes_ = 0;
 };
 
 /// A constant as the caller of prepare has it.
@@ -100,6 +113,8 @@ class Executor {
   static Result<std::unique_ptr<Executor>> prepare(ir::Program program, std::vector<HostConstant> constants,
                                                    Device& device, SharedArena& arena,
                                                    const ExecutorOptions& options);
+
+  ~Executor();
 
   /// inputs[i] and outputs[i] are device memory of the program's input and output types. Outputs are written
   /// after the last operation, so that an output may be the same memory as any input.
@@ -181,12 +196,11 @@ class Executor {
   Status place_weights(const ExecutorOptions& options);
   Status list_fold(ir::ValueId root);
   Status decide_residency(const ExecutorOptions& options, std::uint64_t workspace_bytes);
-  Status load_weights(const ExecutorOptions& options);
+  Status load_weights();
   Status load_pending();
-  Result<DeviceBuffer> compute(ir::ValueId root);
-  Result<DeviceBuffer> fetch(ir::ValueId root);
+  Status compute(ir::ValueId root, BufferView to);
   std::vector<Transfer> transfers_of(ir::ValueId root, BufferView to) const;
-  Status keep_on_host(const ExecutorOptions& options);
+  Status keep_on_host();
   void release_read(const ExecutorOptions& options);
   void make_schedule(Schedule& schedule) const;
   plan::WeightUse weight_use(const std::vector<const Step*>& order, std::vector<std::size_t>& position) const;
@@ -239,10 +253,16 @@ class Executor {
   std::vector<HostSource> sources_;  ///< per value: of constants, and of computed ones kept on the host
   std::vector<Placed> placed_;       ///< per root value
   std::optional<plan::Residency> residency_;
-  std::vector<Transfer> pending_;                     ///< resident weights that the first run fetches
+  std::vector<Transfer> pending_;  ///< resident weights that the first run fetches
+  /// What loading brought to the device, in how many seconds, and how much of it past the page cache.
+  struct Loading {
+    std::uint64_t bytes = 0, direct_bytes = 0;
+    double seconds = 0;
+  };
+  Loading loading_;
   PinnedBuffer pinned_weights_;                       ///< streamed weights, with WeightOptions::host_pinned
   std::vector<std::vector<std::byte>> host_weights_;  ///< streamed ones that were computed
-  DeviceBuffer ring_;
+  DeviceBuffer resident_, ring_;
   const Schedule* streamed_schedule_ = nullptr;  ///< that stream_ serves
   std::unique_ptr<WeightStream> stream_;
 };

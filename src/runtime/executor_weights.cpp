@@ -1,6 +1,7 @@
 /// Weights of a program on a device with a copy lane: which stay there, how they get there, and what is
 /// fetched again in every run.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <tuple>
 
@@ -40,6 +41,17 @@ Result<Uploader*> SharedArena::uploader(const WeightOptions& options, std::uint6
     DIF_ASSIGN(uploader_, Uploader::create(device_, chosen));
   }
   return uploader_.get();
+}
+
+void SharedArena::plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes,
+                       std::int64_t resident_bytes) {
+  planned_arena_bytes_ = std::max(planned_arena_bytes_, arena_bytes);
+  planned_workspace_bytes_ = std::max(planned_workspace_bytes_, workspace_bytes);
+  planned_resident_bytes_ += static_cast<std::uint64_t>(resident_bytes);
+}
+
+Executor::~Executor() {
+  if (late_ && plan_only_) arena_.plan(0, 0, -static_cast<std::int64_t>(report_.resident_bytes));
 }
 
 void Executor::take_sources(const std::vector<HostConstant>& constants) {
@@ -132,25 +144,28 @@ Status Executor::place_weights(const ExecutorOptions& options) {
   device_stand_in_ = DeviceBuffer();
   if (plan_only_) return ok();
   DIF_TRY(arena_.reserve(plan_.arena_bytes, workspace_bytes));
-  DIF_TRY(load_weights(options));
-  DIF_TRY(keep_on_host(options));
+  DIF_TRY(load_weights());
+  DIF_TRY(keep_on_host());
   release_read(options);
   return ok();
 }
 
 Status Executor::decide_residency(const ExecutorOptions& options, std::uint64_t workspace_bytes) {
+  std::uint64_t run_bytes = kRunReserveBytes;
+  for (const ir::ValueId input : program_.inputs) run_bytes += program_.type(input).bytes();
+  for (const ir::Output& output : program_.outputs) run_bytes += program_.type(output.value).bytes();
+  run_bytes = arena_.expect_run_bytes(run_bytes);
   const std::uint64_t cap = device_.cap_bytes(), asked = options.weights.budget_bytes;
   const std::uint64_t budget = cap == 0 || asked == 0 ? std::max(cap, asked) : std::min(cap, asked);
   if (budget == 0) return ok();
-  std::uint64_t fixed = kRunReserveBytes + device_.reserve_bytes();
-  for (const ir::ValueId input : program_.inputs) fixed += program_.type(input).bytes();
-  for (const ir::Output& output : program_.outputs) fixed += program_.type(output.value).bytes();
+  std::uint64_t fixed = run_bytes + device_.reserve_bytes();
   const std::uint64_t shared = arena_.arena_bytes() + arena_.workspace_bytes();
   const std::uint64_t held = device_.held_bytes();
   fixed += held > shared ? held - shared : 0;
-  fixed += std::max(workspace_bytes, arena_.workspace_bytes());
+  fixed += arena_.planned_resident_bytes();
+  fixed += std::max(workspace_bytes, arena_.planned_workspace_bytes());
   // Another program of the context may have made the arena larger than this one needs it.
-  fixed += std::max(plan_.arena_bytes, arena_.arena_bytes()) - plan_.arena_bytes;
+  fixed += std::max(plan_.arena_bytes, arena_.planned_arena_bytes()) - plan_.arena_bytes;
   std::vector<std::size_t> unused;
   const plan::WeightUse use = weight_use(schedule_.order, unused);
   const std::uint32_t distance = weights_.serial ? 0 : weights_.prefetch_distance;
@@ -181,71 +196,75 @@ std::vector<Transfer> Executor::transfers_of(ir::ValueId root, BufferView to) co
   return transfers;
 }
 
-/// A value that is read from where its constants are, in a buffer of its own.
-Result<DeviceBuffer> Executor::fetch(ir::ValueId root) {
-  const std::uint64_t bytes = program_.type(root).bytes();
-  DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, bytes));
-  DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, bytes));
-  DIF_TRY(uploader->run(transfers_of(root, buffer.view())));
-  return buffer;
-}
-
-/// A folded value that has to be computed, in a buffer of its own; what it depends on is there only
-/// meanwhile.
-Result<DeviceBuffer> Executor::compute(ir::ValueId root) {
+/// Computes a folded value; what it depends on is there only meanwhile.
+Status Executor::compute(ir::ValueId root, BufferView to) {
   const ir::OpId op = program_.values[root].producer;
   std::vector<BufferView> places = fixed_places_;
   std::vector<DeviceBuffer> buffers;
+  const auto room = [&](ir::ValueId value) -> Status {
+    DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, program_.type(value).bytes()));
+    places[value] = buffer.view();
+    buffers.push_back(std::move(buffer));
+    return ok();
+  };
   for (const ir::ValueId operand : program_.ops[op].operands) {
     const ir::ValueId source = plan_.values[operand].root;
-    if (places[source]) continue;
-    DIF_ASSIGN(DeviceBuffer buffer, plan::constant_bytes(program_, source) ? fetch(source) : compute(source));
-    places[source] = buffer.view();
-    buffers.push_back(std::move(buffer));
+    if (std::ranges::any_of(buffers,
+                            [&](const DeviceBuffer& known) { return known.view() == places[source]; }))
+      continue;
+    DIF_TRY(room(source));
+    if (!plan::constant_bytes(program_, source)) {
+      DIF_TRY(compute(source, places[source]));
+      continue;
+    }
+    DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, program_.type(source).bytes()));
+    DIF_TRY(uploader->run(transfers_of(source, places[source])));
   }
-  DeviceBuffer wanted;
-  for (const ir::ValueId result : program_.ops[op].results) {
-    DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, program_.type(result).bytes()));
-    places[result] = buffer.view();
-    if (result == root)
-      wanted = std::move(buffer);
-    else
-      buffers.push_back(std::move(buffer));
-  }
+  for (const ir::ValueId result : program_.ops[op].results)
+    if (result != root) DIF_TRY(room(result));
+  places[root] = to;
   const auto step = std::ranges::find(folded_steps_, op, &Step::op);
   DIF_ASSIGN(DeviceBuffer workspace, DeviceBuffer::create(device_, step->workspace_bytes));
   if (Status status = execute(*step, places, workspace.view()); !status)
     return with_context(std::move(status.error()), "while folding operation {}", op);
   DIF_TRY(device_.synchronize());
-  DIF_TRY(step->kernel->finish());
-  return wanted;
+  return step->kernel->finish();
 }
 
-/// What is computed comes first: what it needs meanwhile is gone before the others come.
-Status Executor::load_weights(const ExecutorOptions&) {
-  std::vector<ir::ValueId> computed;
+/// Resident weights lie in one block, so that they take the bytes that were counted.
+Status Executor::load_weights() {
+  std::uint64_t total = 0;
+  std::vector<std::uint64_t> offsets(placed_.size());
+  for (ir::ValueId id = 0; id < placed_.size(); ++id) {
+    if (placed_[id] != Placed::kResident) continue;
+    offsets[id] = total;
+    total += align_up(program_.type(id).bytes(), kRingAlignment);
+  }
+  if (total != 0) {
+    auto block = DeviceBuffer::create(device_, total);
+    if (!block && weights_.budget_bytes == 0 && device_.cap_bytes() == 0)
+      return with_context(std::move(block.error()), "--max-vram SIZE streams weights that do not fit");
+    if (!block) return tl::unexpected<Error>(std::move(block.error()));
+    resident_ = std::move(*block);
+  }
   for (ir::ValueId id = 0; id < placed_.size(); ++id) {
     if (placed_[id] == Placed::kNowhere) continue;
-    if (!plan::constant_bytes(program_, id)) computed.push_back(id);
-  }
-  for (const ir::ValueId id : computed) {
-    DIF_ASSIGN(DeviceBuffer buffer, compute(id));
+    const bool computed = !plan::constant_bytes(program_, id);
     if (placed_[id] == Placed::kResident) {
-      owned_[id] = std::move(buffer);
-      fixed_places_[id] = owned_[id].view();
-      continue;
+      const BufferView place = {resident_.view().base, resident_.view().offset + offsets[id]};
+      if (computed) DIF_TRY(compute(id, place));
+      if (!computed)
+        for (const Transfer& transfer : transfers_of(id, place)) pending_.push_back(transfer);
+      fixed_places_[id] = place;
+    } else if (computed) {
+      DIF_ASSIGN(const DeviceBuffer buffer, DeviceBuffer::create(device_, program_.type(id).bytes()));
+      DIF_TRY(compute(id, buffer.view()));
+      std::vector<std::byte>& copy = host_weights_.emplace_back(buffer.bytes());
+      DIF_TRY(device_.download(copy.data(), buffer.view(), buffer.bytes()));
+      sources_[id] = {copy.data(), -1, 0};
     }
-    std::vector<std::byte>& copy = host_weights_.emplace_back(buffer.bytes());
-    DIF_TRY(device_.download(copy.data(), buffer.view(), buffer.bytes()));
-    sources_[id] = {copy.data(), -1, 0};
   }
   for (Step& step : folded_steps_) step.kernel.reset();
-  for (ir::ValueId id = 0; id < placed_.size(); ++id) {
-    if (placed_[id] != Placed::kResident || fixed_places_[id]) continue;
-    DIF_ASSIGN(owned_[id], DeviceBuffer::create(device_, program_.type(id).bytes()));
-    fixed_places_[id] = owned_[id].view();
-    for (Transfer& transfer : transfers_of(id, fixed_places_[id])) pending_.push_back(transfer);
-  }
   std::ranges::sort(pending_, {}, [](const Transfer& transfer) {
     return std::tuple(transfer.from.fd, transfer.from.file_offset, transfer.from.data);
   });
@@ -257,13 +276,17 @@ Status Executor::load_pending() {
   std::uint64_t bytes = 0;
   for (const Transfer& transfer : pending_) bytes += transfer.bytes;
   DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, bytes));
-  DIF_TRY(uploader->run(pending_));
+  const std::uint64_t direct_before = uploader->direct_bytes();
+  const auto start = std::chrono::steady_clock::now();
+  DIF_TRY(uploader->run(std::move(pending_)));
   pending_.clear();
+  loading_ = {bytes, uploader->direct_bytes() - direct_before,
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
   return ok();
 }
 
 /// Brings what is streamed into pinned memory, where that was asked for.
-Status Executor::keep_on_host(const ExecutorOptions&) {
+Status Executor::keep_on_host() {
   if (!weights_.host_pinned) return ok();
   std::uint64_t bytes = 0;
   std::vector<std::pair<ir::ValueId, std::uint64_t>> streamed;  // and their offsets

@@ -165,14 +165,19 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(
 }
 
 Result<PreparedReport> PreparedProgram::plan(std::shared_ptr<Context> context, const ir::Program& program) {
+  DIF_ASSIGN(const auto prepared, prepare_plan(std::move(context), program));
+  return prepared->report();
+}
+
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare_plan(std::shared_ptr<Context> context,
+                                                                       const ir::Program& program) {
   if (context->api().abi_minor < 1)
     return fail(ErrorCode::kUnavailable,
                 "backend {} has version {}.{} of the interface and cannot plan alone",
                 context->library().name(), context->api().abi_major, context->api().abi_minor);
   std::vector<ConstantBinding> constants;
   for (const ir::ValueId id : program.constants) constants.push_back({nullptr, program.type(id).bytes()});
-  DIF_ASSIGN(const auto prepared, prepare(std::move(context), program, constants, DIF_PREPARE_PLAN_ONLY));
-  return prepared->report();
+  return prepare(std::move(context), program, constants, DIF_PREPARE_PLAN_ONLY);
 }
 
 Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(std::shared_ptr<Context> context,

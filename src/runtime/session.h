@@ -142,6 +142,9 @@ class PreparedProgram {
   /// What prepare would report, decided without reading a constant; nothing is kept. Errors also: Unavailable
   /// (a plug-in that cannot plan alone).
   static Result<PreparedReport> plan(std::shared_ptr<Context> context, const ir::Program& program);
+  /// The same as a program that cannot run: what is planned while it lives is planned beside it.
+  static Result<std::unique_ptr<PreparedProgram>> prepare_plan(std::shared_ptr<Context> context,
+                                                               const ir::Program& program);
   ~PreparedProgram();
   PreparedProgram(const PreparedProgram&) = delete;
   PreparedProgram& operator=(const PreparedProgram&) = delete;

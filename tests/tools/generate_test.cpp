@@ -291,6 +291,15 @@ TEST_F(Generate, RefusesBackendsThatAreNotHere) {
   refuse(Arguments{"x", "--memory-cap-mib", "1"} + kQuick, 3, "memory cap");
 }
 
+TEST_F(Generate, RefusesMemoryThatIsTooLittleOrMakesNoSense) {
+  refuse(Arguments{"x", "--max-vram", "1MiB"} + kQuick, 3, "memory cap of 1048576 bytes");
+  refuse({"x", "--max-vram", "12"}, 2, "--max-vram 12: expected a size such as 12GiB or 900MiB");
+  refuse({"x", "--max-vram", "12GiB", "--memory-cap-mib", "100"}, 2, "excludes");
+  refuse({"x", "--streamed-staging-buffers", "1000"}, 2,
+         "4000 MiB are more than --streamed-pinned-budget-mib");
+  refuse({"x", "--resident-order", "last"}, 2, "--resident-order");
+}
+
 TEST_F(Generate, RefusesOutputsThatCannotBeWritten) {
   refuse(Arguments{"x", "-o", "/nowhere/a.png"} + kQuick, 2, "/nowhere/a.png");
   refuse(Arguments{"x", "-o", folder_.path()} + kQuick, 2, "it is a folder");

@@ -69,6 +69,31 @@ TEST(CudaDevice, UploadsDoNotWaitForTheGpu) {
   EXPECT_EQ(testing::seen().synchronizations, 0U);
 }
 
+TEST(CudaDevice, WhatOthersTakeCountsAgainstTheLeastThatStaysFree) {
+  DriverApi driver = testing::accepting_driver();
+  const CompilerApi compiler;
+  runtime::DeviceOptions options;
+  options.least_free_bytes = 1024 * kMiB;
+  auto device = CudaDevice::create(driver, compiler, testing::facts(), options);
+  ASSERT_TRUE(device) << device.error().message;
+  EXPECT_TRUE(runtime::DeviceBuffer::create(**device, 16 * kMiB));
+  testing::seen().free_bytes = 1030 * kMiB;  // another process came
+  const auto refused = runtime::DeviceBuffer::create(**device, 16 * kMiB);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_NE(refused.error().message.find("would leave less than 1024 MiB"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(CudaDevice, ACapCountsWhatLibrariesTookWithoutAsking) {
+  OnHost host(100 * kMiB, 10 * kMiB);
+  ASSERT_NE(host.device, nullptr);
+  testing::seen().free_bytes -= 80 * kMiB;
+  EXPECT_EQ(host.device->held_bytes(), 90 * kMiB);
+  EXPECT_FALSE(runtime::DeviceBuffer::create(*host.device, 11 * kMiB));
+  EXPECT_TRUE(runtime::DeviceBuffer::create(*host.device, 5 * kMiB));
+}
+
 TEST(CudaDevice, AReportWordTellsOnceAndIsUsedAgain) {
   OnHost host;
   void* first = nullptr;

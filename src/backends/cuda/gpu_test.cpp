@@ -10,6 +10,7 @@
 #include "backends/cuda/testing_programs.h"
 #include "ops/add/add.op.h"
 #include "ops/gather_rows/gather_rows.op.h"
+#include "ops/linear/linear.op.h"
 #include "runtime/executor.h"
 #include "runtime/test_programs.h"
 #include "tests/conformance/random.h"
@@ -29,7 +30,8 @@ std::unique_ptr<CudaDevice> open_device(const runtime::DeviceOptions& options = 
 /// A program on a GPU with random inputs and constants.
 class OnGpu {
  public:
-  OnGpu(CudaDevice& device, const ir::Program& program, bool groups, std::uint64_t seed = 1)
+  OnGpu(CudaDevice& device, const ir::Program& program, bool groups, std::uint64_t seed = 1,
+        const runtime::WeightOptions& weights = {})
       : device_(device), arena_(device) {
     conformance::Random random(seed);
     for (const ir::ValueId id : program.constants) constants_.push_back(tensor(random, program.type(id)));
@@ -37,6 +39,7 @@ class OnGpu {
     for (const io::HostTensor& constant : constants_)
       constants.push_back({constant.data.data(), constant.data.size()});
     runtime::ExecutorOptions options = {.kernels = kernel_list()};
+    options.weights = weights;
     if (groups) {
       options.group_kernels = group_kernel_list();
       options.fusion = {.accepts = accept_in_group, .leads = accept_as_leader};
@@ -213,6 +216,50 @@ TEST(CudaCache, ASecondDeviceCompilesNothing) {
     else
       EXPECT_EQ(device->counters().compilations, 0U);
   }
+}
+
+/// Eight products one after the other, 2 MiB of weights each.
+ir::Program products() {
+  ir::Builder b("products");
+  ir::Value x = b.input("x", {DType::kBF16, {64, 1024}});
+  for (int i = 0; i < 8; ++i)
+    x = ops::linear(b, x, b.constant("w" + std::to_string(i), {DType::kBF16, {1024, 1024}}));
+  b.output("y", x);
+  return runtime::test::finish(b);
+}
+
+TEST(CudaStreaming, StreamedWeightsGiveTheBitsOfResidentOnes) {
+  std::vector<std::byte> expected;
+  std::uint64_t budget = 0;
+  {
+    const auto device = open_device();
+    ASSERT_NE(device, nullptr);
+    const std::uint64_t held = device->held_bytes();
+    OnGpu resident(*device, products(), true);
+    const runtime::ExecutorReport& report = resident.executor().report();
+    EXPECT_EQ(report.streamed_bytes, 0U);
+    ASSERT_TRUE(resident.run());
+    expected = resident.output(0);
+    // Room for all but about five of the weights.
+    budget = held + device->reserve_bytes() + (48 << 20) + (256 << 10) + report.arena_bytes +
+             report.workspace_bytes + (7 << 20);
+  }
+  for (const bool host_pinned : {false, true})
+    for (const std::uint32_t distance : {0U, 1U, 2U}) {
+      const auto device = open_device();
+      ASSERT_NE(device, nullptr);
+      runtime::WeightOptions weights;
+      weights.budget_bytes = budget;
+      weights.prefetch_distance = distance;
+      weights.host_pinned = host_pinned;
+      OnGpu streamed(*device, products(), true, 1, weights);
+      EXPECT_GE(streamed.executor().report().streamed_bytes, std::uint64_t{8} << 20);
+      for (int run = 0; run < 4; ++run) {
+        ASSERT_TRUE(streamed.run());
+        EXPECT_EQ(streamed.output(0), expected) << "run " << run << ", distance " << distance;
+      }
+      EXPECT_GT(device->counters().graph_launches, 2U) << "graphs between the streamed weights";
+    }
 }
 
 TEST(CudaMemory, TheCapIsNeverPassed) {

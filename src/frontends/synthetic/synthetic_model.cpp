@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 
 #include "base/checked_math.h"
 #include "base/error.h"
@@ -64,18 +66,25 @@ class TensorProducer {
 
   Status operator()(io::AtomicFile& file) {
     const auto count = static_cast<std::uint64_t>(tensor_.shape.numel());
-    for (std::uint64_t first = 0; first < count; first += kBlockElements) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(kBlockElements, count - first));
-      const std::vector<std::byte> bytes = block(first, n);
-      DIF_TRY(file.write(bytes));
-      written_ += bytes.size();
-      if (options_.progress) DIF_TRY(options_.progress(written_));
+    // Any block can be made by itself: as many at a time as there are processors, written in their order.
+    const std::size_t n_workers = std::max(1U, std::thread::hardware_concurrency());
+    for (std::uint64_t first = 0; first < count;) {
+      std::vector<std::future<std::vector<std::byte>>> blocks;
+      for (; blocks.size() < n_workers && first < count; first += kBlockElements)
+        blocks.push_back(std::async(&TensorProducer::block, this, first,
+                                    std::min<std::uint64_t>(kBlockElements, count - first)));
+      for (auto& made : blocks) {
+        const std::vector<std::byte> bytes = made.get();
+        DIF_TRY(file.write(bytes));
+        written_ += bytes.size();
+        if (options_.progress) DIF_TRY(options_.progress(written_));
+      }
     }
     return ok();
   }
 
  private:
-  std::vector<std::byte> block(std::uint64_t first, std::size_t n) const {
+  std::vector<std::byte> block(std::uint64_t first, std::uint64_t n) const {
     std::vector<std::byte> bytes(n * dtype_size(tensor_.dtype));
     if (tensor_.dtype != DType::kBF16 && tensor_.dtype != DType::kF32) return bytes;
     std::vector<float> values(n);

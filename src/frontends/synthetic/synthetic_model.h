@@ -80,9 +80,10 @@ struct SyntheticWriteOptions {
   std::function<Status(std::uint64_t)> progress = {};
 };
 
-/// Writes the folder in the diffusers layout, or nothing (io::AtomicFolder), with about 1 MiB of memory, and
-/// opens it as a check. Errors: kIo (the disk has less room than is needed: says both, before anything is
-/// written), InvalidInput (the target is there already, no tokenizer), whatever `progress` returns.
+/// Writes the folder in the diffusers layout, or nothing (io::AtomicFolder), with about 1 MiB of memory for
+/// each processor, and opens it as a check. Errors: kIo (the disk has less room than is needed: says both,
+/// before anything is written), InvalidInput (the target is there already, no tokenizer), whatever `progress`
+/// returns.
 Status write_synthetic_model(const SyntheticModel& model, const std::filesystem::path& folder,
                              const SyntheticWriteOptions& options);
 

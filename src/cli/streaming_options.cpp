@@ -1,0 +1,101 @@
+#include "cli/streaming_options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "io/printable.h"
+
+namespace dif::cli {
+
+namespace {
+constexpr std::int64_t kMaxMib = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxDistance = 1 << 20;
+constexpr std::uint64_t kMiB = 1 << 20;
+}  // namespace
+
+Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [unit, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const std::string_view rest(unit, static_cast<std::size_t>(end - unit));
+  const double scale = rest == "GiB" ? std::pow(2.0, 30) : rest == "MiB" ? std::pow(2.0, 20) : 0;
+  if (error != std::errc() || scale == 0 || !(number * scale >= 1) || number * scale > std::pow(2.0, 60))
+    return invalid_input("{} {}: expected a size such as 12GiB or 900MiB", option,
+                         text.empty() ? "\"\"" : io::printable(text, 40));
+  return static_cast<std::uint64_t>(number * scale);
+}
+
+StreamingOptions::StreamingOptions(CLI::App& app) {
+  CLI::Option* const cap = app.add_option(
+      "--max-vram", max_vram,
+      "device memory that may be held, driver and libraries included, such as 12GiB; weights beyond it are "
+      "streamed in every step");
+  if (CLI::Option* const other = app.get_option_no_throw("--memory-cap-mib")) cap->excludes(other);
+  expect_whole(app.add_option("--min-free-mib", min_free_mib,
+                              "stop before less device memory than this is free, whoever takes it"),
+               0, kMaxMib);
+  expect_whole(app.add_option("--resident-plan-mib", resident_plan_mib,
+                              "device memory that weights are planned for, when less than the cap"),
+               1, kMaxMib);
+  app.add_option("--resident-order", resident_order,
+                 "which weights stay on the device: first (as they are read), largest, spread (so that "
+                 "streaming is even)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"first", "largest", "spread"}));
+  expect_whole(app.add_option("--prefetch-distance,--streamed-prefetch-depth", prefetch_distance,
+                              "steps whose streamed weights are fetched ahead")
+                   ->capture_default_str(),
+               0, kMaxDistance);
+  app.add_flag("--host-pinned", host_pinned,
+               "streamed weights wait in pinned host memory, not in their files");
+  app.add_flag("--serial-streaming", serial, "fetch nothing before it is needed");
+  expect_whole(app.add_option("--streamed-staging-buffers", staging_buffers,
+                              "pinned buffers of 4 MiB through which files go to the device")
+                   ->capture_default_str(),
+               2, runtime::kMostStagingBuffers);
+  expect_whole(app.add_option("--streamed-stage-threads", stage_threads,
+                              "threads that read weights; 0 = the CPUs, at most 12")
+                   ->capture_default_str(),
+               0, runtime::kMostReadingThreads);
+  expect_whole(app.add_option("--streamed-pinned-budget-mib", pinned_budget_mib,
+                              "what the pinned buffers may take together")
+                   ->capture_default_str(),
+               0, kMaxMib);
+  CLI::Option* const keep =
+      app.add_flag("--streamed-keep-pages", keep_pages, "what was read stays in the page cache (as it is)");
+  app.add_flag("--streamed-release-pages", release_pages, "what was read leaves the page cache")
+      ->excludes(keep);
+  CLI::Option* const late =
+      app.add_flag("--lazy-resident-upload", lazy, "fetch resident weights with the first run");
+  app.add_flag("--pipelined-resident-upload", pipelined,
+               "read resident weights beside their copies when a program is prepared (as it is)")
+      ->excludes(late);
+}
+
+Status StreamingOptions::apply(runtime::ContextOptions& options) const {
+  if (!max_vram.empty()) {
+    DIF_ASSIGN(options.memory_cap_bytes, parse_size_with_unit("--max-vram", max_vram));
+  }
+  const std::uint64_t ring = std::uint64_t{staging_buffers} * runtime::WeightOptions::kStagingBufferBytes;
+  if (ring > pinned_budget_mib * kMiB)
+    return invalid_input(
+        "--streamed-staging-buffers {}: {} MiB are more than --streamed-pinned-budget-mib {}",
+        staging_buffers, ring / kMiB, pinned_budget_mib);
+  runtime::WeightOptions& weights = options.weights;
+  weights.budget_bytes = resident_plan_mib * kMiB;
+  weights.least_free_bytes = min_free_mib * kMiB;
+  weights.order = *plan::order_from_name(resident_order);
+  weights.prefetch_distance = prefetch_distance;
+  weights.host_pinned = host_pinned;
+  weights.serial = serial;
+  weights.lazy = lazy;
+  weights.release_pages = release_pages;
+  weights.threads = stage_threads;
+  weights.n_buffers = staging_buffers;
+  return ok();
+}
+
+}  // namespace dif::cli

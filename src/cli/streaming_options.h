@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dif/status.h"
+#include "runtime/session.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace dif::cli {
+
+/// Bytes of a size with its unit, such as 12GiB or 900MiB; fractions are allowed. Errors: InvalidInput,
+/// naming the option.
+Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std::string& text);
+
+/// How much of a device a run may take, and how weights that do not fit get there: --max-vram,
+/// --min-free-mib,
+/// --resident-plan-mib, --resident-order, --prefetch-distance (--streamed-prefetch-depth), --host-pinned,
+/// --serial-streaming, --streamed-staging-buffers, --streamed-stage-threads, --streamed-pinned-budget-mib,
+/// --streamed-keep-pages, --streamed-release-pages, --lazy-resident-upload, --pipelined-resident-upload.
+/// Stands behind BackendOptions.
+struct StreamingOptions {
+  explicit StreamingOptions(CLI::App& app);
+
+  std::string max_vram;
+  std::string resident_order = "spread";
+  std::uint64_t resident_plan_mib = 0, min_free_mib = 0;
+  std::uint32_t prefetch_distance = 1, staging_buffers = 32, stage_threads = 0;
+  std::uint64_t pinned_budget_mib = 2048;
+  bool host_pinned = false, serial = false, keep_pages = false, release_pages = false, lazy = false,
+       pipelined = false;
+
+  bool is_capped() const { return !max_vram.empty() || resident_plan_mib != 0; }
+  /// Fills in what the context takes of it. Errors: InvalidInput (a size, options that contradict each
+  /// other).
+  Status apply(runtime::ContextOptions& options) const;
+};
+
+}  // namespace dif::cli

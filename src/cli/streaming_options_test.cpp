@@ -1,0 +1,73 @@
+#include "cli/streaming_options.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options.h"
+
+namespace dif::cli {
+namespace {
+
+/// What a command line makes of the context, or what it is refused with.
+Result<runtime::ContextOptions> parsed(std::vector<std::string> arguments) {
+  CLI::App app;
+  const BackendOptions backend(app);
+  const StreamingOptions streaming(app);
+  try {
+    std::ranges::reverse(arguments);
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return tl::unexpected<Error>(Error{ErrorCode::kInvalidInput, error.what()});
+  }
+  runtime::ContextOptions options;
+  const Status status = streaming.apply(options);
+  if (!status) return tl::unexpected<Error>(status.error());
+  return options;
+}
+
+TEST(StreamingOptions, SizesHaveAUnit) {
+  EXPECT_EQ(parse_size_with_unit("--max-vram", "12GiB"), std::uint64_t{12} << 30);
+  EXPECT_EQ(parse_size_with_unit("--max-vram", "900MiB"), std::uint64_t{900} << 20);
+  EXPECT_EQ(parse_size_with_unit("--max-vram", "7.5GiB"), std::uint64_t{15} << 29);
+  for (const char* wrong : {"", "12", "GiB", "-1GiB", "0GiB", "12 GiB", "12gib", "12GiBx", "nanGiB",
+                            "1e99GiB", "99999999999999999999GiB"}) {
+    const auto size = parse_size_with_unit("--max-vram", wrong);
+    ASSERT_FALSE(size) << wrong;
+    EXPECT_NE(size.error().message.find("expected a size such as 12GiB or 900MiB"), std::string::npos);
+  }
+}
+
+TEST(StreamingOptions, AreWhatTheContextGets) {
+  const auto options = parsed({"--max-vram", "12GiB", "--host-pinned", "--resident-order", "largest",
+                               "--streamed-prefetch-depth", "3", "--streamed-stage-threads", "4",
+                               "--streamed-staging-buffers", "8", "--min-free-mib", "100",
+                               "--streamed-release-pages", "--serial-streaming", "--resident-plan-mib", "5"});
+  ASSERT_TRUE(options) << options.error().message;
+  EXPECT_EQ(options->memory_cap_bytes, std::uint64_t{12} << 30);
+  EXPECT_TRUE(options->weights.host_pinned && options->weights.serial && options->weights.release_pages);
+  EXPECT_EQ(options->weights.order, plan::ResidentOrder::kLargest);
+  EXPECT_EQ(options->weights.prefetch_distance, 3U);
+  EXPECT_EQ(options->weights.threads, 4U);
+  EXPECT_EQ(options->weights.n_buffers, 8U);
+  EXPECT_EQ(options->weights.least_free_bytes, 100U << 20);
+  EXPECT_EQ(options->weights.budget_bytes, 5U << 20);
+}
+
+TEST(StreamingOptions, WhatContradictsIsRefused) {
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"--max-vram", "much"},
+           {"--max-vram", "12GiB", "--memory-cap-mib", "100"},
+           {"--streamed-keep-pages", "--streamed-release-pages"},
+           {"--lazy-resident-upload", "--pipelined-resident-upload"},
+           {"--streamed-staging-buffers", "1"},
+           {"--streamed-staging-buffers", "100", "--streamed-pinned-budget-mib", "399"},
+           {"--resident-order", "last"},
+           {"--prefetch-distance", "-1"},
+           {"--resident-plan-mib", "0"}})
+    EXPECT_FALSE(parsed(wrong)) << wrong.front();
+  EXPECT_TRUE(parsed({"--streamed-staging-buffers", "100", "--streamed-pinned-budget-mib", "400"}));
+}
+
+}  // namespace
+}  // namespace dif::cli
