@@ -83,6 +83,20 @@ class TiledConvolution final : public runtime::Kernel {
   const ir::OpView& op_;
 };
 
+/// cuDNN loads a kernel when it is first launched, which takes longer than the kernel: that launch goes into
+/// a recording that nobody plays. Where it does not work the first run loads.
+void load_kernels(CudaDevice& device, DnnGraph& graph, std::size_t n_tensors) {
+  const auto place = runtime::DeviceBuffer::create(device, 256);
+  if (!place) return;
+  const auto recording = device.begin_recording();
+  if (!recording || !*recording) return;
+  const std::vector<runtime::BufferView> tensors(n_tensors, place->view());
+  const Status submitted = graph.run(tensors, place->view());
+  const auto recorded = device.end_recording();
+  (void)submitted;
+  (void)recorded;
+}
+
 /// The graph of a convolution, with something of the result's size added at the end if `added`.
 Result<std::shared_ptr<DnnGraph>> build_graph(runtime::Device* device, const ir::OpView& op, bool added) {
   DIF_TRY(computable(op));
@@ -94,15 +108,18 @@ Result<std::shared_ptr<DnnGraph>> build_graph(runtime::Device* device, const ir:
   if (largest > 1 << 20) return runtime::declined("a stride or pad of {}", largest);
   DIF_ASSIGN(void* const handle, device_of(device).dnn());
   const ops::Conv2dSizes s = ops::conv2d_sizes(op);
-  return build_convolution(handle, {.dtype = op.in(0).dtype,
-                                    .x = {s.images, s.ci, s.h, s.w},
-                                    .w = {s.co, s.group_ci(), s.kh, s.kw},
-                                    .y = {s.images, s.co, s.ho, s.wo},
-                                    .strides = {strides[0], strides[1]},
-                                    .pads = {pads[0], pads[1], pads[2], pads[3]},
-                                    .channels_last = s.channels_last,
-                                    .biased = op.has(2),
-                                    .added = added});
+  DIF_ASSIGN(auto graph, build_convolution(handle, {.dtype = op.in(0).dtype,
+                                                    .x = {s.images, s.ci, s.h, s.w},
+                                                    .w = {s.co, s.group_ci(), s.kh, s.kw},
+                                                    .y = {s.images, s.co, s.ho, s.wo},
+                                                    .strides = {strides[0], strides[1]},
+                                                    .pads = {pads[0], pads[1], pads[2], pads[3]},
+                                                    .channels_last = s.channels_last,
+                                                    .biased = op.has(2),
+                                                    .added = added}));
+  if (graph.use_count() == 1)  // no other kernel has it yet
+    load_kernels(device_of(device), *graph, 3 + std::size_t{op.has(2)} + std::size_t{added});
+  return graph;
 }
 
 }  // namespace
