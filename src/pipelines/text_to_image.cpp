@@ -423,18 +423,18 @@ class TextToImage::Implementation {
 
   Result<io::Image> decode(std::vector<std::byte> latents) {
     begin("decode", 0, "");
-    std::vector<float> image(static_cast<std::size_t>(3 * settings_.width * settings_.height));
+    image_.resize(static_cast<std::size_t>(3 * settings_.width * settings_.height));
     const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
     const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
-    const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image)))};
+    const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image_)))};
     DIF_TRY(decode_->run(inputs, outputs));
-    if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image)))) {
+    if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image_)))) {
       const Status why = explain(chain_.decode, "decode", decode_, [&](PreparedProgram& program) {
         return program.run(inputs, outputs, {true});
       });
       return tl::unexpected<Error>(why.error());
     }
-    io::Image pixels = to_pixels(image, settings_.width, settings_.height);
+    io::Image pixels = to_pixels(image_, settings_.width, settings_.height);
     end();
     return pixels;
   }
@@ -527,6 +527,7 @@ class TextToImage::Implementation {
   std::unique_ptr<PreparedProgram> encoder_;  ///< likewise
   std::unique_ptr<PreparedProgram> step_;
   std::unique_ptr<PreparedProgram> decode_;
+  std::vector<float> image_;  ///< as the decoder gives it; kept, because fresh pages cost more than a copy
   std::vector<StageTime> times_;
   std::vector<ProgramReport> programs_;
   std::chrono::steady_clock::time_point stage_start_;
