@@ -129,9 +129,9 @@ Status CudaDevice::open() {
   DIF_TRY(begin_run());
   std::size_t free = 0, total = 0;
   DIF_TRY(driver_.checked("cuMemGetInfo", driver_.cuMemGetInfo(&free, &total)));
-  context_bytes_ = std::min<std::uint64_t>(total - free, kMostContextBytes);
+  DIF_TRY(hold(std::min<std::uint64_t>(total - free, kMostContextBytes)));
+  context_bytes_ = held_bytes_;
   free_at_start_ = free;
-  DIF_TRY(hold(context_bytes_));
   for (CUstream* stream : {&stream_, &copy_stream_})
     DIF_TRY(driver_.checked("cuStreamCreate", driver_.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING)));
   for (std::size_t i = 0; i < kStagings; ++i) {
@@ -440,7 +440,8 @@ Status CudaDevice::count_library(const std::function<Status()>& make) {
   const std::uint64_t before = free_bytes();
   DIF_TRY(make());
   const std::uint64_t after = free_bytes();
-  return hold(before > after ? before - after : 0);
+  held_bytes_ += before > after ? before - after : 0;
+  return hold(0);  // they are taken already
 }
 
 Result<cublasLtHandle_t> CudaDevice::matmul() {
