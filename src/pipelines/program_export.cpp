@@ -69,14 +69,14 @@ class BundleWriter {
   std::map<std::string, std::size_t> shards_;
 };
 
-Status export_stage(const Stage& stage, const fs::path& folder) {
-  const fs::path base = folder / stage.program.name;
-  DIF_TRY(ir::write_program(base.string() + ".difir", stage.program));
-  const fs::path tables_path = base.string() + ".tables.safetensors";
+}  // namespace
+
+Status export_bundle(const Stage& stage, const fs::path& bundle_path) {
+  const fs::path tables_path = fs::path(bundle_path).replace_extension(".tables.safetensors");
   DIF_TRY(write_tables(stage, tables_path));
   std::optional<io::SafetensorsFile> tables;
   DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
-  BundleWriter bundle(base.string() + ".difbind");
+  BundleWriter bundle(bundle_path);
   for (std::size_t i = 0; i < refs.size(); ++i) {
     const std::string& name = stage.program.values[stage.program.constants[i]].name;
     if (refs[i].file != nullptr) {
@@ -90,18 +90,19 @@ Status export_stage(const Stage& stage, const fs::path& folder) {
     if (table == nullptr) return fail(ErrorCode::kIo, "{}: changed while it was read", tables_path.string());
     DIF_TRY(bundle.add(name, refs[i].type, *table->file, table->file_offset));
   }
-  return io::write_weight_bundle(base.string() + ".difbind", bundle.finish(ir::fingerprint(stage.program)));
+  return io::write_weight_bundle(bundle_path, bundle.finish(ir::fingerprint(stage.program)));
 }
-
-}  // namespace
 
 Status export_chain(const frontends::Chain& chain, const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     return fail(ErrorCode::kIo, "{}: the folder cannot be created: {}", folder.string(), error.message());
-  for (const Stage* stage : {&chain.encode, &chain.step, &chain.decode})
-    DIF_TRY(export_stage(*stage, folder));
+  for (const Stage* stage : {&chain.encode, &chain.step, &chain.decode}) {
+    const std::string base = (folder / stage->program.name).string();
+    DIF_TRY(ir::write_program(base + ".difir", stage->program));
+    DIF_TRY(export_bundle(*stage, base + ".difbind"));
+  }
   return ok();
 }
 

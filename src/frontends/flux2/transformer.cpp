@@ -27,11 +27,6 @@ struct Shared {
   const Rotation& rotation;
 };
 
-/// The image rows and the prompt rows.
-struct Streams {
-  Value image, text;
-};
-
 Value time_embedding(const Module& root, const TransformerConfig& c, Value model_time) {
   const Module module(root, "time_guidance_embed");
   ir::Builder& b = module.b();
@@ -42,14 +37,19 @@ Value time_embedding(const Module& root, const TransformerConfig& c, Value model
   return linear(embedder, "linear_2", ops::silu(b, h), c.hidden());
 }
 
+/// The modulations that lie one after another in `all`.
+std::vector<Modulation> split_modulations(ir::Builder& b, Value all, int sets) {
+  const std::vector<Value> parts = chunk(b, all, 3 * sets);
+  std::vector<Modulation> result;
+  for (std::size_t i = 0; i < parts.size(); i += 3) result.push_back({parts[i], parts[i + 1], parts[i + 2]});
+  return result;
+}
+
 /// `sets` modulations from silu(time embedding); all blocks of a kind share them.
 std::vector<Modulation> modulations(const Module& root, std::string_view name, Value silu_temb, int sets) {
   const Module module(root, name);
   const Value all = module.result(linear(module, "linear", silu_temb, 3 * sets * silu_temb.dim(-1)));
-  const std::vector<Value> parts = chunk(module.b(), all, 3 * sets);
-  std::vector<Modulation> result;
-  for (std::size_t i = 0; i < parts.size(); i += 3) result.push_back({parts[i], parts[i + 1], parts[i + 2]});
-  return result;
+  return split_modulations(module.b(), all, sets);
 }
 
 /// Rotates q and k, attends over all rows, and joins the heads: [B, S, H, D] -> [B, S, H * D].
@@ -163,6 +163,20 @@ RotaryTable rotary_table(const TransformerConfig& config, std::int64_t text_toke
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t column = 0; column < columns; ++column) positions.push_back({0, row, column, 0});
   return rotary_table_f64(positions, config.rope_axes, config.rope_theta);
+}
+
+Streams build_double_block(const Module& root, const TransformerConfig& config, std::int64_t number,
+                           Streams rows, Value image_modulation, Value text_modulation,
+                           const Rotation& rotation) {
+  return double_block(root, {config, rotation}, number, rows,
+                      split_modulations(root.b(), image_modulation, 2),
+                      split_modulations(root.b(), text_modulation, 2));
+}
+
+Value build_single_block(const Module& root, const TransformerConfig& config, std::int64_t number, Value rows,
+                         Value modulation, const Rotation& rotation) {
+  return single_block(root, {config, rotation}, number, rows,
+                      split_modulations(root.b(), modulation, 1).front());
 }
 
 Value build_transformer(const Module& root, const TransformerConfig& config, Value latents, Value prompt,

@@ -19,4 +19,18 @@ RotaryTable rotary_table(const TransformerConfig& config, std::int64_t text_toke
 ir::Value build_transformer(const Module& root, const TransformerConfig& config, ir::Value latents,
                             ir::Value prompt, ir::Value model_time, const Rotation& rotation);
 
+/// The rows of the image and of the prompt, [B, S, C] and [B, T, C].
+struct Streams {
+  ir::Value image, text;
+};
+
+/// One block by itself. A modulation holds shift, scale and gate of each half of a block: [1, 6 C] for a
+/// stream of a double block, [1, 3 C] for a single block, whose rows are the prompt's and then the image's.
+/// `rotation` has T + S rows.
+Streams build_double_block(const Module& root, const TransformerConfig& config, std::int64_t number,
+                           Streams rows, ir::Value image_modulation, ir::Value text_modulation,
+                           const Rotation& rotation);
+ir::Value build_single_block(const Module& root, const TransformerConfig& config, std::int64_t number,
+                             ir::Value rows, ir::Value modulation, const Rotation& rotation);
+
 }  // namespace dif::frontends::flux2
