@@ -54,8 +54,8 @@ HWY_INLINE void for_channel_vectors(std::int64_t channels, Body body) {
         c, [&](const auto* p) { return load_n(d, p, left); }, [&](VF v, auto* p) { store_n(d, v, p, left); });
 }
 
-/// mean[c] and the sum of (x - mean)^2 of each channel.
-static void channel_moments(const PositionsRun& run, float* mean, float* squares) {
+/// The mean of each channel as a sum of two numbers, more exact than one, and the sum of (x - mean)^2.
+static void channel_moments(const PositionsRun& run, float* mean, float* rest, float* squares) {
   with_storage(run.dtype, [&]<class T>(T) {
     const F d;
     const VF count = hn::Set(d, static_cast<float>(run.positions));
@@ -71,7 +71,8 @@ static void channel_moments(const PositionsRun& run, float* mean, float* squares
       }
       // What rounding put into the mean comes off again.
       const VF off = hn::Div(apart, count);
-      write(hn::Add(about, off), mean + c);
+      write(about, mean + c);
+      write(off, rest + c);
       write(hn::Sub(square, hn::Mul(off, apart)), squares + c);
     });
   });
@@ -112,19 +113,19 @@ class GroupNormChannelsLast final : public runtime::Kernel {
         chunk_(std::max<std::int64_t>(1, kBlockElements / sizes_.channels)),
         chunks_(ceil_div(sizes_.positions, chunk_)) {}
 
-  /// Of each chunk mean and squares of its channels, then of each image four arrays of scales.
+  /// Of each chunk the moments of its channels, three arrays, then of each image four arrays of scales.
   std::uint64_t workspace_bytes() const override {
-    return static_cast<std::uint64_t>(sizes_.images * sizes_.channels * (2 * chunks_ + 4)) * sizeof(float);
+    return static_cast<std::uint64_t>(sizes_.images * sizes_.channels * (3 * chunks_ + 4)) * sizeof(float);
   }
 
   Status run(const runtime::KernelArgs& args) override {
     auto* const found = reinterpret_cast<float*>(args.workspace.pointer());
-    float* const scales = found + sizes_.images * chunks_ * 2 * sizes_.channels;
+    float* const scales = found + sizes_.images * chunks_ * 3 * sizes_.channels;
     const auto moments = HWY_DYNAMIC_DISPATCH(channel_moments);
     const auto apply = HWY_DYNAMIC_DISPATCH(scale_channels);
     for_blocks(sizes_.images * chunks_, [&](std::int64_t block) {
-      float* const mean = found + block * 2 * sizes_.channels;
-      moments(positions_of(args, block), mean, mean + sizes_.channels);
+      float* const mean = found + block * 3 * sizes_.channels;
+      moments(positions_of(args, block), mean, mean + sizes_.channels, mean + 2 * sizes_.channels);
     });
     for (std::int64_t image = 0; image < sizes_.images; ++image) join(args, image, found, scales);
     for_blocks(sizes_.images * chunks_, [&](std::int64_t block) {
@@ -154,12 +155,12 @@ class GroupNormChannelsLast final : public runtime::Kernel {
     for (std::int64_t first = 0; first < channels; first += sizes_.group_channels()) {
       double n = 0, mean = 0, squares = 0;
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-        const float* const part = found + (image * chunks_ + chunk) * 2 * channels;
+        const float* const part = found + (image * chunks_ + chunk) * 3 * channels;
         const auto more = static_cast<double>(std::min(chunk_, sizes_.positions - chunk * chunk_));
         for (std::int64_t c = first; c < first + sizes_.group_channels(); ++c) {
-          const double apart = static_cast<double>(part[c]) - mean;
+          const double apart = static_cast<double>(part[c]) + static_cast<double>(part[channels + c]) - mean;
           mean += apart * more / (n + more);
-          squares += static_cast<double>(part[channels + c]) + apart * apart * n * more / (n + more);
+          squares += static_cast<double>(part[2 * channels + c]) + apart * apart * n * more / (n + more);
           n += more;
         }
       }
