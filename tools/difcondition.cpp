@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/dtype_options.h"
 #include "cli/options.h"
+#include "cli/streaming_options.h"
 #include "cli/telemetry.h"
 #include "frontends/flux2/text_encoder.h"
 #include "io/atomic_file.h"
@@ -119,7 +120,7 @@ struct BundleCommand {
 /// difcondition run
 struct RunCommand {
   explicit RunCommand(CLI::App& tool)
-      : app(tool.add_subcommand("run", "encode prompts")), frontend(*app), backend(*app) {
+      : app(tool.add_subcommand("run", "encode prompts")), frontend(*app), backend(*app), streaming(*app) {
     app->add_option("--program", program, "FILE.difir that `program` wrote")->required();
     app->add_option("--bundle", bundle, "FILE.difbind that `bundle` wrote")->required();
     app->add_option("--inputs", inputs, "INPUTS.safetensors of `diftokenize --flux2-inputs-out`")->required();
@@ -128,6 +129,8 @@ struct RunCommand {
                     "the prompt's alone")
         ->required();
     app->add_option("--report", report, "JSON document about the run to write");
+    app->add_flag("--resident-streamed", resident_streamed_,
+                  "accepted: the planner decides which weights stay, under --max-vram");
     app->add_flag("--profile-pipeline", profile, "print the time of each stage on stderr");
   }
 
@@ -138,7 +141,9 @@ struct RunCommand {
     DIF_ASSIGN(const ir::Program encoder, ir::read_program(program));
     DIF_ASSIGN(const io::WeightBundle weights, io::open_weight_bundle(bundle, {}));
     DIF_ASSIGN(const auto constants, bind_constants(encoder, weights));
-    DIF_ASSIGN(auto context, backend.create({}, &choice_));
+    runtime::ContextOptions options;
+    DIF_TRY(streaming.apply(options));
+    DIF_ASSIGN(auto context, backend.create(std::move(options), &choice_));
     backend_name_ = context->library().name();
     auto start = std::chrono::steady_clock::now();
     DIF_ASSIGN(const auto prepared, runtime::PreparedProgram::prepare(context, encoder, constants));
@@ -206,8 +211,9 @@ struct RunCommand {
  private:
   Frontend frontend;
   cli::BackendOptions backend;
+  cli::StreamingOptions streaming;
   std::string program, bundle, inputs, output, report;
-  bool profile = false;
+  bool profile = false, resident_streamed_ = false;
   std::string choice_, backend_name_;
   std::vector<std::pair<const char*, double>> times_;
 };
