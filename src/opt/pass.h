@@ -31,6 +31,7 @@ extern const Pass kParallelLinears;
 extern const Pass kSplitLinears;
 extern const Pass kChannelsLast;
 extern const Pass kFoldUpsample;
+extern const Pass kRotateParts;
 extern const Pass kLayout;
 
 /// Every pass, by name.

@@ -12,17 +12,9 @@ namespace dif::opt {
 
 Pipeline default_pipeline(const Preferences& preferences) {
   Pipeline pipeline = {
-      &kDeadCode,
-      &kSimplify,
-      &kCommonSubexpressions,
-      &kHoistStep,
-      &kDeadRows,
-      &kParallelLinears,
-      &kSplitLinears,
-      &kLayout,
-      &kSimplify,
-      &kCommonSubexpressions,
-      &kDeadCode,
+      &kDeadCode, &kSimplify,        &kCommonSubexpressions, &kHoistStep,
+      &kDeadRows, &kParallelLinears, &kSplitLinears,         &kRotateParts,
+      &kLayout,   &kSimplify,        &kCommonSubexpressions, &kDeadCode,
   };
   const auto before_layout = [&](const Pass& pass) {
     pipeline.insert(std::ranges::find(pipeline, &kLayout), &pass);
@@ -34,7 +26,8 @@ Pipeline default_pipeline(const Preferences& preferences) {
 
 std::vector<const Pass*> all_passes() {
   return {&kDeadCode,        &kSimplify,     &kCommonSubexpressions, &kHoistStep,    &kDeadRows,
-          &kParallelLinears, &kSplitLinears, &kChannelsLast,         &kFoldUpsample, &kLayout};
+          &kParallelLinears, &kSplitLinears, &kRotateParts,          &kChannelsLast, &kFoldUpsample,
+          &kLayout};
 }
 
 Result<Pipeline> parse_pipeline(std::string_view text, const Preferences& preferences) {
