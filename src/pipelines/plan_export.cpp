@@ -91,10 +91,11 @@ class Recorder {
       if (std::max(op, producer) < program_.ops.size())
         refusals.push_back({static_cast<OpId>(op), static_cast<OpId>(producer), text_of(end, "reason")});
     }
-    if (Status status = plan::check_groups(program_, groups); !status)
+    std::vector<OpId> in_place = ids_of(details_, "in_place", program_.ops.size());
+    if (Status status = plan::check_plan(program_, groups, in_place); !status)
       return fail(ErrorCode::kUnavailable, "backend {} reports {}: the plug-in is broken", backend,
                   status.error().message);
-    const plan::Plan plan = plan::make_plan(program_, std::move(groups));
+    const plan::Plan plan = plan::make_plan(program_, std::move(groups), std::move(in_place));
     if (plan.arena_bytes != report_.arena_bytes)
       return fail(ErrorCode::kUnavailable,
                   "backend {} reports an arena of {} bytes, its plan has {}: the plug-in is broken", backend,

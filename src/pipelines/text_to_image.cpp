@@ -373,7 +373,7 @@ class TextToImage::Implementation {
   Result<std::vector<std::byte>> denoise(std::vector<std::byte> latents, const StepRange& range) {
     const std::int64_t n_steps = (range.end == 0 ? settings_.steps : range.end) - range.first;
     begin("denoise", static_cast<std::uint64_t>(n_steps), "step");
-    std::vector<std::byte> before = latents, result(latents.size()), step_number(sizeof(std::int32_t));
+    std::vector<std::byte> result(latents.size()), step_number(sizeof(std::int32_t));
     std::vector<Binding> inputs = {bind_bytes(latents_type(), latents), Binding::of(embeds_.front())};
     if (guided()) inputs.push_back(Binding::of(embeds_.back()));
     inputs.push_back(bind_bytes({DType::kI32, {1}}, step_number));
@@ -386,7 +386,7 @@ class TextToImage::Implementation {
     loop.n_steps = static_cast<std::uint32_t>(n_steps);
     loop.step_input = static_cast<std::uint32_t>(inputs.size() - 1);
     loop.carries = {{0, 0}};
-    loop.wants_state = true;
+    loop.wants_state = range.after_step != nullptr;
     loop.on_step = [&](const runtime::StepEvent& event) {
       advance(event.step + 1 - loop.first_step);
       files = model_.check_files();
@@ -395,10 +395,9 @@ class TextToImage::Implementation {
         bad_step = event.step;
         return runtime::AfterStep::kStop;
       }
-      before.assign(event.state.begin(), event.state.end());
       if (range.after_step) {
-        std::vector<float> values(before.size() / sizeof(float));
-        std::memcpy(values.data(), before.data(), before.size());
+        std::vector<float> values(event.state.size() / sizeof(float));
+        std::memcpy(values.data(), event.state.data(), event.state.size());
         range.after_step(event.step, values);
       }
       return runtime::AfterStep::kContinue;
@@ -406,11 +405,15 @@ class TextToImage::Implementation {
     const Status status = step_->run_loop(inputs, outputs, loop);
     if (!files) return tl::unexpected<Error>(std::move(files.error()));
     if (bad_step) {
-      latents = before;
-      loop.first_step = *bad_step;
-      loop.n_steps = 1;
       loop.on_step = nullptr;
       loop.wants_state = false;
+      loop.n_steps = *bad_step - loop.first_step;
+      if (loop.n_steps != 0) {  // once more to where its state was finite
+        DIF_TRY(step_->run_loop(inputs, outputs, loop));
+        std::ranges::copy(result, latents.begin());
+      }
+      loop.first_step = *bad_step;
+      loop.n_steps = 1;
       const Status why =
           explain(chain_.step, fmt::format("denoise, step {}", *bad_step), step_,
                   [&](PreparedProgram& program) { return program.run_loop(inputs, outputs, loop, {true}); });

@@ -65,8 +65,12 @@ struct Unit {
 
 class Former {
  public:
-  Former(const Program& program, const FusionRules& rules)
-      : program_(program), rules_(rules), roots_(view_roots(program)), unit_of_(program.ops.size(), kNoId) {
+  Former(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place)
+      : program_(program),
+        rules_(rules),
+        in_place_(in_place),
+        roots_(view_roots(program)),
+        unit_of_(program.ops.size(), kNoId) {
     const std::vector<bool> constant = constant_values(program);
     for (OpId id = 0; id < program.ops.size(); ++id) {
       const ir::Op& op = program.ops[id];
@@ -97,7 +101,9 @@ class Former {
   }
 
   void add(OpId id) {
-    const std::optional<std::string> never = why_never(views_[id], rules_);
+    const std::optional<std::string> never = std::ranges::binary_search(in_place_, id)
+                                                 ? "its values lie where they are needed"
+                                                 : why_never(views_[id], rules_);
     if (!never) {
       unit_of_[id] = static_cast<std::uint32_t>(units_.size());
       units_.push_back({{id}, possible_rows(views_[id])});
@@ -219,6 +225,7 @@ class Former {
 
   const Program& program_;
   const FusionRules& rules_;
+  const std::vector<OpId>& in_place_;
   std::vector<ValueId> roots_;
   std::vector<ir::OpView> views_;
   std::vector<bool> runs_;                  ///< per operation: it is neither a view nor folded
@@ -236,9 +243,9 @@ std::string values_text(std::string_view what, const std::vector<ValueId>& value
 
 }  // namespace
 
-Fusion form_groups(const Program& program, const FusionRules& rules) {
+Fusion form_groups(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place) {
   if (rules.accepts == nullptr) return {};
-  return Former(program, rules).run();
+  return Former(program, rules, in_place).run();
 }
 
 std::string groups_text(const Program& program, const Fusion& fusion) {

@@ -45,8 +45,9 @@ struct FusionRules {
 
 /// Joins operations into groups that are as large as the rules allow: an operation joins the operations whose
 /// results it reads row by row, unless their rows differ or an operation outside would have to run in
-/// between. Folded operations are in no group.
-Fusion form_groups(const ir::Program& program, const FusionRules& rules);
+/// between. Folded operations, and those of `in_place` (in_place.h, ascending), are in no group.
+Fusion form_groups(const ir::Program& program, const FusionRules& rules,
+                   const std::vector<ir::OpId>& in_place = {});
 
 /// One paragraph for each group:
 ///

@@ -137,12 +137,15 @@ std::vector<bool> register_values(const ir::Program& program, const std::vector<
 
 }  // namespace
 
-Plan make_plan(const ir::Program& program, std::vector<Group> groups) {
+Plan make_plan(const ir::Program& program, std::vector<Group> groups, std::vector<ir::OpId> in_place) {
   const auto roots = view_roots(program);
   const auto constant = constant_values(program);
 
   Plan plan;
   plan.groups = std::move(groups);
+  plan.in_place = std::move(in_place);
+  const auto inside = lie_inside(program, plan.in_place);
+  DIF_CHECK(inside);
   Scheduler scheduler(program, roots, plan.groups);
   plan.steps = scheduler.run();
   DIF_CHECK(plan.steps.size() == scheduler.n_units());
@@ -151,23 +154,40 @@ Plan make_plan(const ir::Program& program, std::vector<Group> groups) {
   for (ir::OpId id = 0; id < program.ops.size(); ++id)
     plan.folded[id] = constant[program.ops[id].results.front()];
 
-  const auto lives =
+  auto lives =
       lifetimes(program, roots, steps_of(program, plan), static_cast<std::uint32_t>(plan.steps.size()));
   const std::vector<bool> stays = register_values(program, plan.groups);
+  std::vector<const Inside*> places(program.values.size());
+  for (const Inside& part : *inside) {
+    DIF_CHECK(!stays[part.value] && !stays[part.host]);
+    places[part.value] = &part;
+    Lifetime& life = lives[part.host];
+    life = {std::min(life.first, lives[part.value].first), std::max(life.last, lives[part.value].last)};
+  }
   std::vector<Block> blocks;
   for (ir::ValueId id = 0; id < program.values.size(); ++id) {
     const ir::ValueId root = roots[id];
     const Storage storage = stays[root] ? Storage::kRegister : storage_of(program, root, constant);
     plan.values[id] = {storage, root, 0, lives[root]};
-    if (root != id || storage != Storage::kArena) continue;
+    if (root != id || storage != Storage::kArena || places[id] != nullptr) continue;
     blocks.push_back({id, lives[id], align_up(program.type(id).bytes(), kArenaAlignment), 0});
   }
   place(std::move(blocks), plan);
-  for (Placement& placement : plan.values) placement.offset = plan.values[placement.root].offset;
+  for (const Inside& part : *inside) {
+    Placement& placement = plan.values[part.value];
+    placement.host = part.host;
+    placement.pitch = part.pitch;
+    placement.offset = plan.values[part.host].offset + part.first_byte;
+  }
+  for (Placement& placement : plan.values) {
+    placement.offset = plan.values[placement.root].offset;
+    placement.pitch = plan.values[placement.root].pitch;
+  }
   return plan;
 }
 
-Status check_groups(const ir::Program& program, const std::vector<Group>& groups) {
+Status check_plan(const ir::Program& program, const std::vector<Group>& groups,
+                  const std::vector<ir::OpId>& in_place) {
   const auto constant = constant_values(program);
   std::vector<bool> taken(program.ops.size());
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -184,6 +204,13 @@ Status check_groups(const ir::Program& program, const std::vector<Group>& groups
       for (const ir::ValueId value : *list)
         if (value >= program.values.size()) return invalid_input("group {} with value {}", i, value);
   }
+  DIF_ASSIGN(const std::vector<Inside> inside, lie_inside(program, in_place));
+  const std::vector<bool> stays = register_values(program, groups);
+  for (const Inside& part : inside)
+    if (stays[part.value] || stays[part.host])
+      return invalid_input("value %{} inside %{}, of which one is never in memory", part.value, part.host);
+  for (const ir::OpId id : in_place)
+    if (taken[id]) return invalid_input("operation {} in a group and in place", id);
   Scheduler scheduler(program, view_roots(program), groups);
   const std::size_t n_steps = scheduler.run().size();
   return n_steps == scheduler.n_units() ? ok() : invalid_input("groups that need each other's results");

@@ -31,6 +31,7 @@ class LayoutRecorder {
       if (plan_.folded[id] && !program_.ops[id].def->is_view)
         operation(DecisionKind::kFolded, id, "computed at prepare", "its operands are constants");
     for (OpId id = 0; id < program_.ops.size(); ++id) view(id);
+    for (const OpId id : plan_.in_place) in_place(id);
     for (std::size_t i = 0; i < plan_.groups.size(); ++i) group(i);
     for (const Refusal& refusal : refusals)
       operation(DecisionKind::kGroupEnd, refusal.op,
@@ -55,6 +56,14 @@ class LayoutRecorder {
               fmt::format("%{} has the bytes of %{}", result, plan_.values[result].root));
   }
 
+  void in_place(OpId id) {
+    const ir::Op& op = program_.ops[id];
+    const bool slice = op.def->row_rule == ir::RowRule::kSlice;
+    operation(DecisionKind::kView, id, "nothing runs",
+              slice ? fmt::format("%{} is read where it lies in %{}", op.results.front(), op.operands.front())
+                    : fmt::format("its operands are written where they lie in %{}", op.results.front()));
+  }
+
   void group(std::size_t index) {
     const Group& group = plan_.groups[index];
     std::string names;
@@ -75,6 +84,12 @@ class LayoutRecorder {
       value(DecisionKind::kView, id, fmt::format("has the bytes of %{}", place.root),
             fmt::format("{} keeps the elements and their order",
                         program_.ops[program_.values[id].producer].def->name));
+    } else if (place.host != ir::kNoId) {
+      value(DecisionKind::kView, id, fmt::format("lies inside %{}", place.host),
+            fmt::format("from byte {} of it, {}", place.offset - plan_.values[place.host].offset,
+                        place.pitch.dense()
+                            ? "side by side"
+                            : fmt::format("{} elements every {}", place.pitch.run, place.pitch.pitch)));
     } else if (in_arena) {
       value(DecisionKind::kArena, id, fmt::format("arena {} + {}", place.offset, program_.type(id).bytes()),
             place.life.last == plan_.steps.size()

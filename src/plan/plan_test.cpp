@@ -117,7 +117,7 @@ TEST(Plan, RefusesGroupsFromOutsideThatCannotBe) {
   const ir::Value z = ops::silu(b, view);                // 3
   b.output("z", ops::add(b, ops::silu(b, z), view));     // 4, 5
   const ir::Program program = finish(b);
-  const auto check = [&](std::vector<Group> groups) { return check_groups(program, groups).has_value(); };
+  const auto check = [&](std::vector<Group> groups) { return check_plan(program, groups).has_value(); };
   EXPECT_TRUE(check({{{1, 3}, 1, {x.id()}, {y.id(), z.id()}}, {{4, 5}, 1, {}, {}}}));
   EXPECT_FALSE(check({{{}, 1, {}, {}}}));
   EXPECT_FALSE(check({{{1, 9}, 1, {}, {}}}));

@@ -26,6 +26,12 @@ std::string assignments_text(const ir::Program& program, const Plan& plan) {
     const ir::TensorType& type = program.type(id);
     if (place.root != id) {
       text += fmt::format("%{} looks at %{} : {}\n", id, place.root, type);
+    } else if (place.host != ir::kNoId) {
+      text += fmt::format("%{} inside %{}, arena {}{} : {}\n", id, place.host, place.offset,
+                          place.pitch.dense()
+                              ? ""
+                              : fmt::format(", {} elements every {}", place.pitch.run, place.pitch.pitch),
+                          type);
     } else if (place.storage == Storage::kArena) {
       text += fmt::format("%{} arena {} + {}, {} {} to {} : {}\n", id, place.offset, type.bytes(), unit,
                           place.life.first, place.life.last, type);

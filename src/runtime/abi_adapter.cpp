@@ -1,6 +1,7 @@
 #include "runtime/abi_adapter.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -164,6 +165,7 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
   DIF_ASSIGN(std::vector<HostConstant> constants, read_constants(program, *options, flags));
   const BackendDefinition& definition = *context.definition;
   ExecutorOptions executor_options = {context.kernels, definition.executes, {}};
+  executor_options.pitches = definition.pitches;
   if (definition.group_kernels != nullptr) {
     executor_options.group_kernels = definition.group_kernels();
     executor_options.fusion = definition.fusion;
@@ -298,7 +300,7 @@ class Loop {
     DIF_TRY(bind(options_.run, program(), inputs_, outputs_));
     DIF_TRY(own_step_number());
     for (std::uint32_t i = 0; i < options_.n_carries; ++i) DIF_TRY(own_carry(options_.carries[i]));
-    for (std::uint32_t i = 0; i < options_.n_steps; ++i) DIF_TRY(step(options_.first_step + i));
+    DIF_TRY(runs_ahead() ? run_ahead() : run_in_turn());
     return outputs_.download();
   }
 
@@ -333,25 +335,74 @@ class Loop {
     return ok();
   }
 
-  Status step(std::uint32_t number) {
+  /// Whoever wants the state of each step, or to know about operations, waits for each step.
+  bool runs_ahead() const {
+    return !executor_.streams_weights() && options_.n_carries != 0 && options_.wants_state == 0 &&
+           !hooks_.trace && !hooks_.check_operations;
+  }
+
+  /// The host submits a step while the device is still busy with the one before, whose result it hears of
+  /// later: two steps are under way at most.
+  Status run_ahead() {
+    std::array<std::unique_ptr<FiniteProbe>, 2> probes;
+    for (auto& probe : probes) {
+      DIF_ASSIGN(probe, device_.finite_probe());
+      if (probe == nullptr) return run_in_turn();
+    }
+    for (std::uint32_t i = 0; i < options_.n_steps; ++i) {
+      DIF_TRY(start(options_.first_step + i));
+      for (std::uint32_t k = 0; k < options_.n_carries; ++k)
+        DIF_TRY(probes[i % 2]->submit({carried_[k].view(), &carried_type(k)}));
+      if (i != 0) DIF_TRY(hear_of(options_.first_step + i - 1, *probes[(i - 1) % 2]));
+    }
+    return hear_of(options_.first_step + options_.n_steps - 1, *probes[(options_.n_steps - 1) % 2]);
+  }
+
+  Status run_in_turn() {
+    for (std::uint32_t i = 0; i < options_.n_steps; ++i) DIF_TRY(step(options_.first_step + i));
+    return ok();
+  }
+
+  const ir::TensorType& carried_type(std::uint32_t i) const {
+    return program().type(program().inputs[options_.carries[i].input]);
+  }
+
+  Status start(std::uint32_t number) {
     const auto value = static_cast<std::int32_t>(number);
     DIF_TRY(device_.upload(step_number_.view(), &value, sizeof(value)));
-    DIF_TRY(executor_.run(inputs_.views(), outputs_.views(), hooks_));
-    dif_step_event event = {sizeof(event), number, 1, 0, nullptr, 0};
+    DIF_TRY(executor_.start(inputs_.views(), outputs_.views(), hooks_));
+    for (std::uint32_t i = 0; i < options_.n_carries; ++i)
+      DIF_TRY(device_.copy(carried_[i].view(), outputs_.views()[options_.carries[i].output],
+                           carried_[i].bytes()));
+    return ok();
+  }
+
+  Status hear_of(std::uint32_t number, FiniteProbe& probe) {
+    DIF_ASSIGN(const bool all_finite, probe.wait());
+    DIF_TRY(executor_.complete());
+    return tell(number, all_finite);
+  }
+
+  Status step(std::uint32_t number) {
+    DIF_TRY(start(number));
+    DIF_TRY(device_.synchronize());
+    DIF_TRY(executor_.complete());
+    bool finite = true;
     for (std::uint32_t i = 0; i < options_.n_carries; ++i) {
-      const BufferView output = outputs_.views()[options_.carries[i].output];
-      DIF_TRY(device_.copy(carried_[i].view(), output, carried_[i].bytes()));
       state_.resize(carried_[i].bytes());
-      DIF_TRY(device_.download(state_.data(), output, state_.size()));
-      const DType dtype = program().type(program().inputs[options_.carries[i].input]).dtype;
-      if (!all_finite(dtype, state_)) event.all_finite = 0;
+      DIF_TRY(device_.download(state_.data(), carried_[i].view(), state_.size()));
+      finite = finite && all_finite(carried_type(i).dtype, state_);
       if (i == 0 && options_.wants_state != 0) first_state_ = state_;
     }
-    event.carried = first_state_.empty() ? nullptr : first_state_.data();
-    event.carried_bytes = first_state_.size();
+    return tell(number, finite);
+  }
+
+  Status tell(std::uint32_t number, bool finite) {
+    const dif_step_event event = {
+        sizeof(event),      number, finite ? 1U : 0U, 0, first_state_.empty() ? nullptr : first_state_.data(),
+        first_state_.size()};
     if (options_.on_step == nullptr || options_.on_step(options_.user, &event) == 0) return ok();
-    if (event.all_finite == 0)
-      return fail(ErrorCode::kNonFinite, "step {}: the result holds NaN or infinity", number);
+    if (!finite) return fail(ErrorCode::kNonFinite, "step {}: the result holds NaN or infinity", number);
     return fail(ErrorCode::kCancelled, "stopped after step {}", number);
   }
 

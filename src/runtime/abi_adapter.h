@@ -34,6 +34,7 @@ struct BackendDefinition {
   bool executes = true;                                            ///< false: plans, and writes zeros
   std::span<const GroupKernelEntry> (*group_kernels)() = nullptr;  ///< null: each operation runs by itself
   plan::FusionRules fusion = {};                                   ///< what the group kernels can execute
+  plan::PitchRules pitches = {};  ///< what kernels take besides dense tensors
   /// For operations that `kernels` decline, used when the caller allows it (host_fallback.h); null: none.
   std::span<const KernelEntry> (*host_fallback)() = nullptr;
 };

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <string>
 
 #include "ir/program_file.h"
 #include "ops/add/add.op.h"
@@ -355,6 +357,127 @@ TEST_F(CAbi, SaysWhichConstantsAreNoLongerRead) {
   };
   ASSERT_EQ(api().prepare(context, &options, &prepared, &error), DIF_OK) << text;
   EXPECT_EQ(released, std::vector<std::uint32_t>{0});
+}
+
+// --- steps ahead -----------------------------------------------------------------------------------------
+
+std::vector<std::string> g_happened;
+
+Status add_and_note(const ir::OpView& op, const KernelArgs& args) {
+  g_happened.emplace_back("run");
+  return add_four(op, args);
+}
+
+/// A device that says it is done later than it is.
+class AheadDevice final : public HostDevice {
+ public:
+  using HostDevice::HostDevice;
+
+  Result<std::unique_ptr<FiniteProbe>> finite_probe() override {
+    class Probe final : public FiniteProbe {
+     public:
+      Status submit(const TensorView& tensor) override {
+        g_happened.emplace_back("look");
+        finite_ = all_finite(tensor.type->dtype, std::as_bytes(std::span(tensor.data<float>(), 4)));
+        return ok();
+      }
+      Result<bool> wait() override {
+        g_happened.emplace_back("wait");
+        return finite_;
+      }
+
+     private:
+      bool finite_ = true;
+    };
+    return std::make_unique<Probe>();
+  }
+};
+
+constexpr BackendDefinition kAheadBackend = {
+    .name = "ahead",
+    .create_device = [](const DeviceOptions& options) -> Result<std::unique_ptr<Device>> {
+      return std::unique_ptr<Device>(new AheadDevice(options.cap_bytes));
+    },
+    .kernels = []() -> std::span<const KernelEntry> {
+      static const KernelEntry kKernels[] = {{&ops::kAdd, "add_four", function_kernel<add_and_note>}};
+      return kKernels;
+    },
+    .probe = [] { return std::string("{}"); },
+};
+
+/// x + w over steps, x carried.
+struct Loop : testing::Test {
+  Loop() : api(*backend_api<kAheadBackend>(DIF_ABI_MAJOR)) {
+    g_happened.clear();
+    dif_context_options options = {};
+    options.struct_size = sizeof(options);
+    EXPECT_EQ(api.context_create(&options, &context, &error), DIF_OK) << text;
+    ir::Builder b("steps");
+    const ir::Value x = b.input("x", f32({4}));
+    b.input("step", {DType::kI32, {1}});
+    b.output("y", ops::add(b, x, x));
+    const auto bytes = ir::encode(finish(b));
+    dif_prepare_options prepare = {};
+    prepare.struct_size = sizeof(prepare);
+    prepare.program = bytes.data();
+    prepare.program_bytes = bytes.size();
+    EXPECT_EQ(api.prepare(context, &prepare, &prepared, &error), DIF_OK) << text;
+  }
+  ~Loop() override {
+    api.prepared_destroy(prepared);
+    api.context_destroy(context);
+  }
+
+  dif_code run(std::uint32_t n_steps, bool wants_state = false) {
+    std::int32_t step = 0;
+    dif_tensor ins[2] = {}, out = {};
+    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
+    ins[0].type = out.type = to_abi(f32({4}));
+    ins[1].type = to_abi({DType::kI32, {1}});
+    ins[0].data = x, ins[1].data = &step, out.data = y;
+    ins[0].bytes = out.bytes = sizeof(x), ins[1].bytes = sizeof(step);
+    const dif_carry carry = {0, 0};
+    dif_loop_options loop = {};
+    loop.struct_size = sizeof(loop);
+    loop.run = {sizeof(dif_run_options), 0, ins, 2, 1, &out};
+    loop.n_steps = n_steps;
+    loop.step_input = 1;
+    loop.carries = &carry;
+    loop.n_carries = 1;
+    loop.wants_state = wants_state ? 1 : 0;
+    loop.on_step = [](void*, const dif_step_event* event) -> std::int32_t {
+      g_happened.push_back(
+          fmt::format("told {}{}", event->step, event->all_finite != 0 ? "" : " is not finite"));
+      return event->all_finite == 0 ? 1 : 0;
+    };
+    return api.run_loop(prepared, &loop, &error);
+  }
+
+  const dif_backend_api& api;
+  char text[256] = {};
+  dif_error error = {sizeof(error), text, sizeof(text), DIF_NO_OPERATION};
+  dif_context* context = nullptr;
+  dif_prepared* prepared = nullptr;
+  float x[4] = {1, 2, 3, 4}, y[4] = {};
+};
+
+TEST_F(Loop, SubmitsAStepBeforeItHearsOfTheOneBefore) {
+  ASSERT_EQ(run(3), DIF_OK) << text;
+  EXPECT_EQ(g_happened, (std::vector<std::string>{"run", "look", "run", "look", "wait", "told 0", "run",
+                                                  "look", "wait", "told 1", "wait", "told 2"}));
+  EXPECT_EQ(y[3], 32);
+}
+
+TEST_F(Loop, WaitsForEachStepWhereItsStateIsWanted) {
+  ASSERT_EQ(run(2, true), DIF_OK) << text;
+  EXPECT_EQ(g_happened, (std::vector<std::string>{"run", "told 0", "run", "told 1"}));
+}
+
+TEST_F(Loop, NamesTheStepWhoseResultIsNotFinite) {
+  x[2] = std::numeric_limits<float>::max() / 2;
+  EXPECT_EQ(run(5), DIF_ERROR_NON_FINITE);
+  EXPECT_STREQ(text, "step 1: the result holds NaN or infinity");
+  EXPECT_EQ(g_happened.back(), "told 1 is not finite");
 }
 
 TEST(AbiCodes, EveryErrorClassSurvivesTheInterface) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "runtime/kernel.h"
@@ -17,6 +18,16 @@ class Recording {
  public:
   virtual ~Recording() = default;
   virtual Status replay() = 0;
+};
+
+/// Looks at results once the device has made them, while the host goes on.
+class FiniteProbe {
+ public:
+  virtual ~FiniteProbe() = default;
+  /// After everything that was submitted so far.
+  virtual Status submit(const TensorView& tensor) = 0;
+  /// Waits for what was submitted, and for all that came before it; whether every element was finite.
+  virtual Result<bool> wait() = 0;
 };
 
 /// What is submitted to one lane runs in its order; the two run beside each other. Kernels, and copies
@@ -53,6 +64,8 @@ class Device {
   virtual Status begin_run() { return ok(); }
   /// Waits until everything submitted is done.
   virtual Status synchronize() { return ok(); }
+  /// Null: this device has done its work when a call comes back, or the host has to look for itself.
+  virtual Result<std::unique_ptr<FiniteProbe>> finite_probe() { return nullptr; }
   /// From now until end_recording, kernels and copies are noted down and not run. False: this device does not
   /// record, and nothing has begun.
   virtual Result<bool> begin_recording() { return false; }
@@ -79,6 +92,11 @@ class Device {
   virtual void measure_kernels(bool on) { (void)on; }
   /// What they took since this was last asked; nothing where the device does not know. Pre: synchronized.
   virtual std::optional<std::uint64_t> measured_nanoseconds() { return std::nullopt; }
+  /// Notes the time at which the device gets here, without waiting for it. False: this device does not, and
+  /// is asked after each operation (above) or timed by the host.
+  virtual Result<bool> mark_time() { return false; }
+  /// Nanoseconds from each mark to the next, since this was last asked. Pre: synchronized.
+  virtual Result<std::vector<std::uint64_t>> times_between_marks() { return std::vector<std::uint64_t>(); }
 
   /// The most bytes that DeviceBuffers of this device have had at one time, as they were asked for.
   std::uint64_t peak_bytes() const { return peak_bytes_; }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "runtime/finite.h"
@@ -44,6 +45,8 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
   executor->plan_only_ = options.plan_only;
   if (options.executes) {
     DIF_TRY(device.begin_run());
+    executor->plan_ =
+        plan::make_plan(executor->program_, {}, plan::choose_in_place(executor->program_, options.pitches));
     executor->late_ = device.has_copy_lane();
     if (executor->late_) executor->take_sources(constants);
     DIF_TRY(options.plan_only || executor->late_ ? executor->stand_in_for_constants()
@@ -175,7 +178,7 @@ Status Executor::fold_operation(ir::OpId op) {
 /// Groups that every kernel declines fall apart; what is left is planned anew.
 Status Executor::make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps) {
   if (options.group_kernels.empty()) return ok();
-  plan::Fusion fusion = plan::form_groups(program_, options.fusion);
+  plan::Fusion fusion = plan::form_groups(program_, options.fusion, plan_.in_place);
   refusals_ = std::move(fusion.refusals);
   std::vector<plan::Group> kept;
   for (plan::Group& group : fusion.groups) {
@@ -188,7 +191,7 @@ Status Executor::make_groups(const ExecutorOptions& options, std::vector<Step>& 
     kept.push_back(std::move(group));
     group_steps.push_back(std::move(step));
   }
-  if (!kept.empty()) plan_ = plan::make_plan(program_, std::move(kept));
+  if (!kept.empty()) plan_ = plan::make_plan(program_, std::move(kept), std::move(plan_.in_place));
   return ok();
 }
 
@@ -200,7 +203,8 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
       steps_.push_back(std::move(group_steps[planned.group]));
       continue;
     }
-    if (plan_.folded[planned.op] || program_.ops[planned.op].def->is_view) continue;
+    if (plan_.folded[planned.op] || program_.ops[planned.op].def->is_view || is_in_place(planned.op))
+      continue;
     DIF_TRY(fold(program_.ops[planned.op].operands));
     auto step = make_step(planned.op);
     if (step) {
@@ -232,6 +236,7 @@ Status Executor::ask(Step& step, const Entries& entries, const Request& request,
       step.workspace_bytes = step.kernel->workspace_bytes();
       step.prepacked_bytes = step.kernel->prepacked_bytes();
       step.on_host = step.kernel->runs_on_host();
+      step.choice = step.kernel->choice();
       for (std::size_t i = 0; i < step.in.size(); ++i) step.reads.push_back(step.kernel->reads_constant(i));
       if (plan_only_) step.kernel.reset();
       return ok();
@@ -252,7 +257,8 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
   step.out = program_.ops[op].results;
   std::vector<BufferView> constants;
   for (const ir::ValueId operand : step.in) constants.push_back(place(operand, fixed_places_));
-  const KernelRequest request = {&view, &device_, constants, plan_only_};
+  const std::vector<plan::Pitch> in = pitches(step.in), out = pitches(step.out);
+  const KernelRequest request = {&view, &device_, constants, plan_only_, in, out};
   DIF_TRY(ask(step, kernels_, request, [&](const KernelEntry& entry) { return entry.op == &view.def(); }));
   if (*step.kernel_name != '\0') return step;
   return fail(ErrorCode::kUnavailable, "operation {} ({}): {}", op, view.def().name,
@@ -285,7 +291,9 @@ Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const
   }
   std::vector<BufferView> constants;
   for (const ir::ValueId input : step.in) constants.push_back(place(input, fixed_places_));
-  const GroupRequest request = {ops, group.rows, constants, group.outputs.size(), &device_, plan_only_};
+  const std::vector<plan::Pitch> in = pitches(step.in), out = pitches(step.out);
+  const GroupRequest request = {ops,      group.rows, constants, group.outputs.size(),
+                                &device_, plan_only_, in,        out};
   DIF_TRY(ask(step, options.group_kernels, request, [](const GroupKernelEntry&) { return true; }));
   return step;
 }
@@ -341,6 +349,7 @@ void Executor::make_report(const ExecutorOptions& options) {
                                          [](const plan::Group& candidate) { return candidate.ops.front(); });
     if (group == plan_.groups.end()) {
       with_reasons(describe(step, step.op), step.declined);
+      if (!step.choice.empty()) operations.back()["choice"] = step.choice;
       with_bytes(operations.back(), step);
       continue;
     }
@@ -378,6 +387,7 @@ void Executor::make_report(const ExecutorOptions& options) {
                             {"planner", plan::kPlannerName},
                             {"resident", std::move(resident)},
                             {"operations", std::move(operations)}};
+  if (!plan_.in_place.empty()) details["in_place"] = plan_.in_place;
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);
   if (!streamed.empty()) details["streamed"] = std::move(streamed);
@@ -403,7 +413,7 @@ void Executor::make_report(const ExecutorOptions& options) {
 Status Executor::take_apart() {
   if (apart_) return ok();
   Apart apart;
-  apart.plan = plan::make_plan(program_);
+  apart.plan = plan::make_plan(program_, {}, plan_.in_place);
   for (const plan::Group& group : plan_.groups)
     for (const ir::OpId op : group.ops) {
       DIF_ASSIGN(Step step, make_step(op));
@@ -420,6 +430,18 @@ Status Executor::take_apart() {
   apart_ = std::move(apart);
   make_schedule(apart_->schedule);
   return ok();
+}
+
+/// Empty where all of them are dense.
+std::vector<plan::Pitch> Executor::pitches(const std::vector<ir::ValueId>& values) const {
+  std::vector<plan::Pitch> result;
+  for (const ir::ValueId value : values) result.push_back(plan_.values[value].pitch);
+  const bool dense = std::ranges::all_of(result, [](const plan::Pitch& pitch) { return pitch.dense(); });
+  return dense ? std::vector<plan::Pitch>() : result;
+}
+
+bool Executor::is_in_place(ir::OpId op) const {
+  return std::ranges::binary_search(plan_.in_place, op);
 }
 
 BufferView Executor::place(ir::ValueId value, const std::vector<BufferView>& places) const {
@@ -441,9 +463,16 @@ Status Executor::execute(const Step& step, const std::vector<BufferView>& places
 Status Executor::check_finite(const Step& step, const std::vector<BufferView>& places) {
   DIF_TRY(device_.synchronize());
   const auto survey = [&](ir::ValueId id) -> Result<FiniteSurvey> {
-    std::vector<std::byte> bytes(program_.type(id).bytes());
+    const ir::TensorType& type = program_.type(id);
+    const plan::Pitch& pitch = plan_.values[id].pitch;
+    const std::size_t run =
+        pitch.dense() ? type.bytes() : static_cast<std::size_t>(pitch.run) * dtype_size(type.dtype);
+    const std::size_t step = static_cast<std::size_t>(pitch.pitch) * dtype_size(type.dtype);
+    const std::size_t runs = run == 0 ? 0 : type.bytes() / run;
+    std::vector<std::byte> bytes(runs == 0 ? 0 : (runs - 1) * step + run);
     DIF_TRY(device_.download(bytes.data(), place(id, places), bytes.size()));
-    return survey_finite(program_.type(id).dtype, bytes);
+    for (std::size_t i = 1; i < runs; ++i) std::memmove(&bytes[i * run], &bytes[i * step], run);
+    return survey_finite(type.dtype, std::span(bytes).first(runs * run));
   };
   for (const ir::ValueId result : step.out) {
     DIF_ASSIGN(const FiniteSurvey found, survey(result));
@@ -461,10 +490,13 @@ Status Executor::check_finite(const Step& step, const std::vector<BufferView>& p
   return ok();
 }
 
-Status Executor::run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks) {
+Status Executor::run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks,
+                          bool marks_time) {
   const auto start = std::chrono::steady_clock::now();
   DIF_TRY(execute(step, places, arena_.workspace()));
-  if (hooks.trace) {
+  if (marks_time) {
+    DIF_TRY(device_.mark_time());
+  } else if (hooks.trace) {
     DIF_TRY(device_.synchronize());
     const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
     const std::uint64_t measured =
@@ -514,6 +546,20 @@ Status Executor::write_outputs(std::span<const BufferView> outputs, const std::v
 
 Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
                      const RunHooks& hooks) {
+  Status status = start(inputs, outputs, hooks);
+  if (status) status = device_.synchronize();
+  if (status) return complete();
+  if (stream_ != nullptr && stream_->within_run()) stream_.reset();
+  return status;
+}
+
+bool Executor::streams_weights() const {
+  return std::ranges::any_of(schedule_.segments,
+                             [](const Segment& segment) { return segment.stage != kNoStage; });
+}
+
+Status Executor::start(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
+                       const RunHooks& hooks) {
   forget_failure();
   if (plan_only_) return invalid_input("program {} was planned, not prepared", program_.name);
   if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
@@ -532,16 +578,11 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
       places[id] = {arena.base, arena.offset + plan.values[id].offset};
 
   const Schedule& schedule = one_by_one ? apart_->schedule : schedule_;
+  started_ = &schedule;
   DIF_TRY(open_stream(schedule));
   const bool records = records_ && executes_ && !hooks.trace && !hooks.check_operations;
   const bool recorded = records && may_replay(inputs, outputs);
-  Status status = run_segments(schedule, places, outputs, hooks, recorded);
-  if (status) status = device_.synchronize();
-  if (!status) {
-    if (stream_ != nullptr && stream_->within_run()) stream_.reset();
-    return status;
-  }
-  return finish(schedule.order);
+  return run_segments(schedule, places, outputs, hooks, recorded);
 }
 
 Status Executor::run_segments(const Schedule& schedule, std::vector<BufferView>& places,
@@ -561,15 +602,32 @@ Status Executor::run_segments(const Schedule& schedule, std::vector<BufferView>&
 
 Status Executor::submit(const Schedule& schedule, std::size_t segment, const std::vector<BufferView>& places,
                         std::span<const BufferView> outputs, const RunHooks& hooks) {
-  for (std::size_t i = schedule.segments[segment].first; i < schedule.segments[segment].end; ++i) {
-    const Step& step = *schedule.order[i];
+  const std::span<const Step* const> steps =
+      std::span(schedule.order)
+          .subspan(schedule.segments[segment].first,
+                   schedule.segments[segment].end - schedule.segments[segment].first);
+  bool marks_time = false;
+  if (hooks.trace) {
+    DIF_ASSIGN(marks_time, device_.mark_time());
+  }
+  for (const Step* step : steps) {
     if (hooks.cancelled && hooks.cancelled()) return fail(ErrorCode::kCancelled, "stopped on request");
-    if (Status status = run_step(step, places, hooks); !status) {
-      failed_operation_ = step.op;
+    if (Status status = run_step(*step, places, hooks, marks_time); !status) {
+      failed_operation_ = step->op;
       return status;
     }
   }
+  if (marks_time) DIF_TRY(tell_times(steps, hooks));
   return segment + 1 == schedule.segments.size() ? write_outputs(outputs, places) : ok();
+}
+
+/// Of a device that noted them down while it ran.
+Status Executor::tell_times(std::span<const Step* const> steps, const RunHooks& hooks) {
+  DIF_TRY(device_.synchronize());
+  DIF_ASSIGN(const std::vector<std::uint64_t> times, device_.times_between_marks());
+  for (std::size_t i = 0; i < std::min(steps.size(), times.size()); ++i)
+    hooks.trace({steps[i]->op, steps[i]->description.c_str(), steps[i]->kernel_name, times[i]});
+  return ok();
 }
 
 /// The first run with some memory is submitted kernel by kernel, and makes what kernels make when they first
@@ -605,9 +663,8 @@ Status Executor::submit_recorded(std::size_t segment, const std::vector<BufferVi
   return recording->replay();
 }
 
-/// Asks the kernels of a run that is done.
-Status Executor::finish(const std::vector<const Step*>& order) {
-  for (const Step* step : order) {
+Status Executor::complete() {
+  for (const Step* step : started_->order) {
     if (Status status = step->kernel->finish(); !status) {
       failed_operation_ = step->op;
       return with_context(std::move(status.error()), "operation {}, {}, kernel {}", step->op,

@@ -68,6 +68,7 @@ struct ExecutorOptions {
   std::function<void(std::uint32_t constant)> release;
   std::span<const GroupKernelEntry> group_kernels = {};
   plan::FusionRules fusion = {};  ///< what the group kernels can execute
+  plan::PitchRules pitches = {};  ///< what kernels and group kernels take besides dense tensors
   /// Decide and report: no constant is read (their pointers may be null), nothing is kept, a run is refused.
   bool plan_only = false;
   WeightOptions weights = {};  ///< for a device with a copy lane
@@ -120,6 +121,14 @@ class Executor {
   /// after the last operation, so that an output may be the same memory as any input.
   Status run(std::span<const BufferView> inputs, std::span<const BufferView> outputs, const RunHooks& hooks);
 
+  /// The same in two halves, for a host that goes on in between: what run() submits, and what it asks the
+  /// kernels once the device is done with it.
+  Status start(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
+               const RunHooks& hooks);
+  Status complete();
+  /// Whether runs bring weights to the device; then each has to end before the next is started.
+  bool streams_weights() const;
+
   const ir::Program& program() const { return program_; }
   const plan::Plan& plan() const { return plan_; }
   const ExecutorReport& report() const { return report_; }
@@ -137,6 +146,7 @@ class Executor {
     std::unique_ptr<Kernel> kernel;  ///< null when all declined, and after planning only
     std::uint64_t workspace_bytes = 0, prepacked_bytes = 0;
     bool on_host = false;     ///< leaves the device
+    std::string choice;       ///< Kernel::choice
     std::vector<bool> reads;  ///< per `in`: whether a run reads it if it is constant
     std::vector<std::string> declined;
   };
@@ -208,7 +218,9 @@ class Executor {
   void place_stage(const Schedule& schedule, std::uint32_t stage, std::vector<BufferView>& places) const;
 
   Status execute(const Step& step, const std::vector<BufferView>& places, BufferView workspace);
-  Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks);
+  Status run_step(const Step& step, const std::vector<BufferView>& places, const RunHooks& hooks,
+                  bool marks_time);
+  Status tell_times(std::span<const Step* const> steps, const RunHooks& hooks);
   Status run_segments(const Schedule& schedule, std::vector<BufferView>& places,
                       std::span<const BufferView> outputs, const RunHooks& hooks, bool recorded);
   Status submit(const Schedule& schedule, std::size_t segment, const std::vector<BufferView>& places,
@@ -216,10 +228,11 @@ class Executor {
   Status submit_recorded(std::size_t segment, const std::vector<BufferView>& places,
                          std::span<const BufferView> outputs, const RunHooks& hooks);
   bool may_replay(std::span<const BufferView> inputs, std::span<const BufferView> outputs);
-  Status finish(const std::vector<const Step*>& order);
   Status check_finite(const Step& step, const std::vector<BufferView>& places);
   Status write_outputs(std::span<const BufferView> outputs, const std::vector<BufferView>& places);
   BufferView place(ir::ValueId value, const std::vector<BufferView>& places) const;
+  std::vector<plan::Pitch> pitches(const std::vector<ir::ValueId>& values) const;
+  bool is_in_place(ir::OpId op) const;
 
   ir::Program program_;
   plan::Plan plan_;
@@ -235,8 +248,9 @@ class Executor {
   DeviceBuffer device_stand_in_;
   std::span<const KernelEntry> kernels_;
   Schedule schedule_;
-  std::vector<Step> steps_;         ///< in the order of execution
-  std::vector<Step> folded_steps_;  ///< without their kernels, for the report
+  const Schedule* started_ = &schedule_;  ///< of the run that was started
+  std::vector<Step> steps_;               ///< in the order of execution
+  std::vector<Step> folded_steps_;        ///< without their kernels, for the report
   std::vector<DeclinedGroup> declined_groups_;
   std::vector<plan::Refusal> refusals_;
   std::optional<Apart> apart_;

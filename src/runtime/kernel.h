@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "ir/op_def.h"
+#include "plan/in_place.h"
 
 namespace dif::runtime {
 
@@ -25,8 +27,8 @@ struct BufferView {
   friend bool operator==(const BufferView&, const BufferView&) = default;
 };
 
-/// A tensor as a kernel sees it: dense, row-major, aligned to 64 bytes unless it is bound by the caller of a
-/// run.
+/// A tensor as a kernel sees it: row-major, aligned to 64 bytes unless it is bound by the caller of a run.
+/// Dense, or with the pitch that the kernel was asked for.
 struct TensorView {
   BufferView buffer;
   const ir::TensorType* type = nullptr;
@@ -60,6 +62,8 @@ class Kernel {
     (void)operand;
     return true;
   }
+  /// What its library was told to do where there was a choice, and why: for reports. Empty: there was none.
+  virtual std::string choice() const { return {}; }
   /// Whether the operation leaves its device (runtime/host_fallback.h).
   virtual bool runs_on_host() const { return false; }
 };
@@ -72,6 +76,12 @@ struct KernelRequest {
   std::span<const BufferView> constants;
   /// The constants hold no values yet: the kernel is asked what it would take, never run, and gone at once.
   bool plan_only = false;
+  /// Per operand and result: how its elements lie. Empty, or not there: dense. Only what the backend's
+  /// PitchRules allow is ever not.
+  std::span<const plan::Pitch> in_pitches = {}, out_pitches = {};
+
+  plan::Pitch in_pitch(std::size_t i) const { return i < in_pitches.size() ? in_pitches[i] : plan::Pitch(); }
+  plan::Pitch out_pitch() const { return out_pitches.empty() ? plan::Pitch() : out_pitches[0]; }
 };
 
 using MakeKernel = Result<std::unique_ptr<Kernel>> (*)(const KernelRequest& request);
@@ -120,6 +130,8 @@ struct GroupRequest {
   std::size_t n_outputs = 0;
   Device* device = nullptr;
   bool plan_only = false;  ///< as in KernelRequest
+  /// Per input and output of the group: as in KernelRequest.
+  std::span<const plan::Pitch> in_pitches = {}, out_pitches = {};
 };
 
 using MakeGroupKernel = Result<std::unique_ptr<Kernel>> (*)(const GroupRequest& request);

@@ -69,6 +69,8 @@ TEST_F(Compile, TheGroupsOfATransformerBlock) {
                                                   .fusion = {.accepts = accept_in_group}});
       ASSERT_TRUE(executor) << executor.error().message;
       EXPECT_GE((*executor)->plan().groups.size(), 2U);
+      const Status compiled = device_->finish_compiling();
+      EXPECT_TRUE(compiled) << compiled.error().message;
     }
 }
 

@@ -54,6 +54,7 @@ namespace dif::cuda {
   DO(cuEventDestroy)                   \
   DO(cuEventRecord)                    \
   DO(cuEventSynchronize)               \
+  DO(cuEventElapsedTime)               \
   DO(cuModuleLoadData)                 \
   DO(cuModuleUnload)                   \
   DO(cuModuleGetFunction)              \
@@ -86,6 +87,8 @@ namespace dif::cuda {
   DO(cublasLtMatmulPreferenceDestroy)       \
   DO(cublasLtMatmulPreferenceSetAttribute)  \
   DO(cublasLtMatmulAlgoGetHeuristic)        \
+  DO(cublasLtMatmulAlgoCheck)               \
+  DO(cublasLtMatmulAlgoConfigGetAttribute)  \
   DO(cublasLtMatmul)
 // clang-format on
 

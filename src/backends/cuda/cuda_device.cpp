@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "backends/cuda/compiler.h"
@@ -50,6 +53,14 @@ struct CudaDevice::Staging {
   CUevent done = nullptr;
 };
 
+/// A text that is compiled or loaded; its binary comes from another thread.
+struct KernelModule {
+  std::future<Result<std::vector<std::byte>>> binary;
+  std::optional<io::CacheKey> key;  ///< under which a new binary is kept
+  CUmodule handle = nullptr;
+  bool loaded = false;
+};
+
 /// A recorded run.
 class GraphRecording final : public runtime::Recording {
  public:
@@ -65,8 +76,21 @@ class GraphRecording final : public runtime::Recording {
   CUgraphExec graph_;
 };
 
+Status CudaKernel::find_function() const {
+  constexpr unsigned kWithoutAsking = 48 << 10;
+  const DriverApi& driver = device_->driver_;
+  DIF_TRY(device_->load(*module_));
+  DIF_TRY(
+      driver.checked("cuModuleGetFunction", driver.cuModuleGetFunction(&function_, module_->handle, name_)));
+  if (shared_bytes_ <= kWithoutAsking) return ok();
+  return driver.checked("cuFuncSetAttribute",
+                        driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                  static_cast<int>(shared_bytes_)));
+}
+
 Status CudaKernel::launch(Extent blocks, std::span<const Argument> arguments) const {
   if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return ok();
+  if (function_ == nullptr) DIF_TRY(find_function());
   std::vector<std::uint64_t> values(arguments.size());
   std::vector<void*> pointers(arguments.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -154,13 +178,15 @@ CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
   if (dnn_ != nullptr) destroy_dnn_handle(dnn_);
   if (matmul_ != nullptr) (*MatmulApi::load())->cublasLtDestroy(matmul_);
-  for (const auto& [text, module] : modules_) driver_.cuModuleUnload(module);
+  for (const auto& [text, module] : modules_)
+    if (module->loaded) driver_.cuModuleUnload(module->handle);
   for (const auto& [start, slab] : slabs_) driver_.cuMemFree(start);
   for (const auto& [start, bytes] : large_) driver_.cuMemFree(start);
   for (const Staging& staging : staging_) {
     if (staging.memory != nullptr) driver_.cuMemFreeHost(staging.memory);
     if (staging.done != nullptr) driver_.cuEventDestroy(staging.done);
   }
+  for (const CUevent mark : marks_) driver_.cuEventDestroy(mark);
   if (words_ != nullptr) driver_.cuMemFreeHost(words_);
   for (CUstream stream : {stream_, copy_stream_})
     if (stream != nullptr) driver_.cuStreamDestroy(stream);
@@ -328,6 +354,28 @@ Status CudaDevice::synchronize() {
   return driver_.checked("cuStreamSynchronize", driver_.cuStreamSynchronize(stream_));
 }
 
+Result<bool> CudaDevice::mark_time() {
+  if (n_marks_ == marks_.size()) {
+    CUevent event = nullptr;
+    DIF_TRY(driver_.checked("cuEventCreate", driver_.cuEventCreate(&event, CU_EVENT_DEFAULT)));
+    marks_.push_back(event);
+  }
+  DIF_TRY(driver_.checked("cuEventRecord", driver_.cuEventRecord(marks_[n_marks_++], stream_)));
+  return true;
+}
+
+Result<std::vector<std::uint64_t>> CudaDevice::times_between_marks() {
+  std::vector<std::uint64_t> times;
+  const std::size_t n_marks = std::exchange(n_marks_, 0);
+  for (std::size_t i = 1; i < n_marks; ++i) {
+    float milliseconds = 0;
+    DIF_TRY(driver_.checked("cuEventElapsedTime",
+                            driver_.cuEventElapsedTime(&milliseconds, marks_[i - 1], marks_[i])));
+    times.push_back(static_cast<std::uint64_t>(1e6 * static_cast<double>(milliseconds)));
+  }
+  return times;
+}
+
 Result<bool> CudaDevice::begin_recording() {
   DIF_TRY(driver_.checked("cuStreamBeginCapture",
                           driver_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)));
@@ -400,37 +448,52 @@ Status CudaDevice::upload_later(runtime::BufferView to, const void* pinned, std:
 
 // --- code ------------------------------------------------------------------------------------------------
 
-Result<CUmodule> CudaDevice::module(const std::string& text) {
-  if (const auto known = modules_.find(text); known != modules_.end()) return known->second;
+KernelModule& CudaDevice::module(const std::string& text) {
+  std::unique_ptr<KernelModule>& module = modules_[text];
+  if (module != nullptr) return *module;
+  module = std::make_unique<KernelModule>();
   io::CacheKey key = compile_key(compiler_, text, facts_.capability);
   key.add("driver", static_cast<std::uint64_t>(driver_.version));
-  CUmodule module = nullptr;
-  if (const auto kept = cache_.find(key);
-      !kept || driver_.cuModuleLoadData(&module, kept->bytes.data()) != CUDA_SUCCESS) {
-    ++counters_.compilations;
-    DIF_ASSIGN(const std::vector<std::byte> binary, compile(compiler_, text, facts_.capability));
-    DIF_TRY(driver_.checked("cuModuleLoadData", driver_.cuModuleLoadData(&module, binary.data())));
-    cache_.store(key, binary);
-  }
-  modules_[text] = module;
-  return module;
+  if (const auto kept = cache_.find(key))
+    module->loaded = driver_.cuModuleLoadData(&module->handle, kept->bytes.data()) == CUDA_SUCCESS;
+  if (module->loaded) return *module;
+  module->key = std::move(key);
+  ++counters_.compilations;
+  module->binary = std::async(std::launch::async, [this, text] {
+    compiling_.acquire();
+    auto binary = compile(compiler_, text, facts_.capability);
+    compiling_.release();
+    return binary;
+  });
+  return *module;
+}
+
+/// Waits for the binary where there is none yet.
+Status CudaDevice::load(KernelModule& module) {
+  if (module.loaded) return ok();
+  if (!module.binary.valid()) return fail(ErrorCode::kInternal, "a kernel that does not compile is launched");
+  DIF_ASSIGN(const std::vector<std::byte> binary, module.binary.get());
+  DIF_TRY(driver_.checked("cuModuleLoadData", driver_.cuModuleLoadData(&module.handle, binary.data())));
+  module.loaded = true;
+  cache_.store(*module.key, binary);
+  return ok();
+}
+
+Status CudaDevice::finish_compiling() {
+  DIF_TRY(begin_run());
+  for (const auto& [text, module] : modules_) DIF_TRY(load(*module));
+  return ok();
 }
 
 Result<CudaKernel> CudaDevice::kernel(const std::string& text, const char* name, int threads,
                                       int shared_bytes) {
-  constexpr int kWithoutAsking = 48 << 10;
   DIF_TRY(begin_run());
-  DIF_ASSIGN(CUmodule from, module(text));
   CudaKernel kernel;
   kernel.device_ = this;
+  kernel.module_ = &module(text);
+  kernel.name_ = name;
   kernel.threads_ = static_cast<unsigned>(threads);
   kernel.shared_bytes_ = static_cast<unsigned>(shared_bytes);
-  DIF_TRY(driver_.checked("cuModuleGetFunction", driver_.cuModuleGetFunction(&kernel.function_, from, name)));
-  if (shared_bytes > kWithoutAsking)
-    DIF_TRY(driver_.checked(
-        "cuFuncSetAttribute",
-        driver_.cuFuncSetAttribute(kernel.function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                   shared_bytes)));
   return kernel;
 }
 

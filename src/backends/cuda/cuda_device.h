@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <semaphore>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -27,8 +30,10 @@ struct Extent {
 };
 
 class CudaDevice;
+struct KernelModule;
 
-/// A compiled kernel. Its module lives as long as the device.
+/// A kernel, compiled or about to be: the first launch waits for that. Its module lives as long as the
+/// device.
 class CudaKernel {
  public:
   CudaKernel() = default;
@@ -41,8 +46,12 @@ class CudaKernel {
 
  private:
   friend class CudaDevice;
+  Status find_function() const;
+
   CudaDevice* device_ = nullptr;
-  CUfunction function_ = nullptr;
+  KernelModule* module_ = nullptr;
+  const char* name_ = "";
+  mutable CUfunction function_ = nullptr;
   unsigned threads_ = 0, shared_bytes_ = 0;
 };
 
@@ -111,17 +120,28 @@ class CudaDevice final : public runtime::Device {
   /// With a cap: what was counted or, where that is more, what the GPU lost since the device was made.
   std::uint64_t held_bytes() const override;
   std::uint64_t reserve_bytes() const override;
+  void measure_kernels(bool) override { n_marks_ = 0; }
+  Result<bool> mark_time() override;
+  Result<std::vector<std::uint64_t>> times_between_marks() override;
+  Result<std::unique_ptr<runtime::FiniteProbe>> finite_probe() override;
   Result<bool> begin_recording() override;
   Result<std::unique_ptr<runtime::Recording>> end_recording() override;
 
-  /// The kernel called `name` of a text, for blocks of `threads`, compiled for this device. Compiled texts
-  /// are kept while the device lives, and on disk.
+  /// The kernel called `name` (a literal) of a text, for blocks of `threads`, compiled for this device on a
+  /// thread of its own. Compiled texts are kept while the device lives, and on disk.
   Result<CudaKernel> kernel(const std::string& text, const char* name, int threads, int shared_bytes = 0);
+
+  /// Waits until every text is compiled. Errors: Internal (one does not compile; with its log).
+  Status finish_compiling();
 
   /// cuBLASLt's handle, made when first asked for. Errors: Declined (why there is none).
   Result<cublasLtHandle_t> matmul();
   /// cuDNN's handle, likewise; opaque here.
   Result<void*> dnn();
+
+  /// What was measured or found in the cache for each product, by the key of that entry.
+  std::map<std::string, std::vector<std::byte>>& known_choices() { return known_choices_; }
+  io::CacheStore& cache() { return cache_; }
 
   /// Errors: OutOfMemory (thousands are in use).
   Result<ReportWord> report_word();
@@ -148,7 +168,8 @@ class CudaDevice final : public runtime::Device {
   CUstream stream_of(runtime::Lane lane) const {
     return lane == runtime::Lane::kRun ? stream_ : copy_stream_;
   }
-  Result<CUmodule> module(const std::string& text);
+  KernelModule& module(const std::string& text);
+  Status load(KernelModule& module);
   Result<runtime::BufferView> allocate_large(std::uint64_t bytes);
   Result<runtime::BufferView> allocate_small(std::uint64_t bytes);
 
@@ -163,14 +184,18 @@ class CudaDevice final : public runtime::Device {
   CUstream stream_ = nullptr, copy_stream_ = nullptr;
   cublasLtHandle_t matmul_ = nullptr;
   void* dnn_ = nullptr;
-  std::map<std::string, CUmodule> modules_;             ///< by text
+  std::counting_semaphore<> compiling_{std::max(1U, std::thread::hardware_concurrency())};  ///< at once
+  std::map<std::string, std::unique_ptr<KernelModule>> modules_;                            ///< by text
   std::map<CUdeviceptr, std::uint64_t> large_;          ///< bytes of allocations of their own
   std::map<CUdeviceptr, std::unique_ptr<Slab>> slabs_;  ///< by first address
   std::vector<Staging> staging_;
   std::size_t next_staging_ = 0;
+  std::vector<CUevent> marks_;  ///< events with times; the first n_marks_ are in use
+  std::size_t n_marks_ = 0;
   std::uint64_t* words_ = nullptr;  ///< of all report words
   std::vector<std::uint64_t*> free_words_;
   Counters counters_;
+  std::map<std::string, std::vector<std::byte>> known_choices_;
 };
 
 /// The device of a request to this backend's kernels.

@@ -115,13 +115,12 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
     const auto graph = new_graph(s.dtype);
     // cuDNN names axes [B, H, S, D]; in memory they lie as [B, S, H, D].
     const auto operand = [&](std::int64_t id, const char* name, std::int64_t positions, std::int64_t heads,
-                             std::int64_t width) {
-      return tensor(id, name, {s.batches, heads, positions, width},
-                    {positions * heads * width, width, heads * width, 1});
+                             std::int64_t width, const RowSteps& steps) {
+      return tensor(id, name, {s.batches, heads, positions, width}, {steps.batch, width, steps.row, 1});
     };
-    const auto q = graph->tensor(operand(0, "q", s.queries, s.heads, s.width));
-    const auto k = graph->tensor(operand(1, "k", s.keys, s.key_heads, s.width));
-    const auto v = graph->tensor(operand(2, "v", s.keys, s.key_heads, s.value_width));
+    const auto q = graph->tensor(operand(0, "q", s.queries, s.heads, s.width, s.q));
+    const auto k = graph->tensor(operand(1, "k", s.keys, s.key_heads, s.width, s.k));
+    const auto v = graph->tensor(operand(2, "v", s.keys, s.key_heads, s.value_width, s.v));
     auto settings =
         fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(s.scale);
     if (s.causal) settings.set_causal_mask(true);
@@ -129,7 +128,7 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
     y->set_output(true)
         .set_uid(3)
         .set_dim({s.batches, s.heads, s.queries, s.value_width})
-        .set_stride({s.queries * s.heads * s.value_width, s.value_width, s.heads * s.value_width, 1});
+        .set_stride({s.y.batch, s.value_width, s.y.row, 1});
     return build(static_cast<cudnnHandle_t>(handle), graph, {fe::NumericalNote_t::NONDETERMINISTIC});
   });
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backends/cuda/cuda_api.h"
+#include "backends/cuda/row_steps.h"
 #include "dif/dtype.h"
 #include "runtime/kernel.h"
 
@@ -30,6 +31,7 @@ struct AttentionShape {
   std::int64_t batches = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, width = 0, value_width = 0;
   bool causal = false;
   float scale = 1;
+  RowSteps q, k, v, y;  ///< a row is a position with all its heads
 };
 /// q, k, v, y, each [B, S, H, D]. Errors: Declined (cuDNN has no engine, in its words).
 Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionShape& shape);

@@ -3,6 +3,7 @@
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/kernel_list.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/row_steps.h"
 #include "backends/reference/kernels.h"
 #include "dif/backend_abi.h"
 #include "runtime/abi_adapter.h"
@@ -18,6 +19,7 @@ constexpr runtime::BackendDefinition kBackend = {
     .prefers = DIF_PREFERS_CHANNELS_LAST,
     .group_kernels = group_kernel_list,
     .fusion = {.accepts = accept_in_group, .leads = accept_as_leader},
+    .pitches = {.reads = reads_pitched, .writes = writes_pitched},
     .host_fallback = runtime::host_fallback<reference::kernel_list>,
 };
 

@@ -1,5 +1,8 @@
 #include "backends/cuda/matmul.h"
 
+#include <array>
+
+#include "backends/cuda/matmul_choice.h"
 #include "base/check.h"
 #include "runtime/kernel.h"
 
@@ -12,6 +15,7 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+constexpr int kCandidates = 8;
 constexpr std::uint32_t kAlignment = 16;  ///< of every operand, in bytes
 
 }  // namespace
@@ -20,6 +24,7 @@ constexpr std::uint32_t kAlignment = 16;  ///< of every operand, in bytes
 struct Matmul::Description {
   const MatmulApi& api;
   float alpha = 1;
+  bool biased = false;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   cublasLtMatmulPreference_t preference = nullptr;
@@ -63,6 +68,7 @@ struct Matmul::Description {
 
   Status describe(const MatmulShape& shape) {
     alpha = shape.alpha;
+    biased = shape.biased;
     DIF_TRY(api.checked("cublasLtMatmulDescCreate",
                         api.cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F)));
     DIF_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, shape.w_by_depth ? CUBLAS_OP_N : CUBLAS_OP_T));
@@ -86,6 +92,21 @@ struct Matmul::Description {
       DIF_TRY(prefer(attribute, kAlignment));
     return ok();
   }
+
+  /// Whether an algorithm of an earlier process can run here, in how much workspace, with sums of one order.
+  bool serves(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algo,
+              std::uint64_t& workspace_bytes) const {
+    cublasLtMatmulHeuristicResult_t result = {};
+    std::uint32_t scheme = 0;
+    std::size_t written = 0;
+    if (api.cublasLtMatmulAlgoCheck(handle, operation, w, x, y, y, &algo, &result) != CUBLAS_STATUS_SUCCESS ||
+        api.cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                 sizeof(scheme), &written) != CUBLAS_STATUS_SUCCESS)
+      return false;
+    workspace_bytes = result.workspaceSize;
+    return workspace_bytes <= kMatmulWorkspace &&
+           (scheme & ~std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) == 0;
+  }
 };
 
 Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
@@ -98,15 +119,29 @@ Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
   matmul.description_ = std::make_shared<Description>(api);
   Description& d = *matmul.description_;
   DIF_TRY(d.describe(shape));
-  cublasLtMatmulHeuristicResult_t found = {};
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found = {};
   int n_found = 0;
-  const cublasStatus_t status = api.cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.w, d.x, d.y, d.y,
-                                                                   d.preference, 1, &found, &n_found);
+  const cublasStatus_t status =
+      api.cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.w, d.x, d.y, d.y, d.preference,
+                                         shape.measured ? kCandidates : 1, found.data(), &n_found);
   if (status != CUBLAS_STATUS_SUCCESS || n_found == 0)
     return runtime::declined("cuBLASLt has no algorithm for this product ({})",
                              api.cublasLtGetStatusString(status));
-  d.algorithm = found.algo;
-  matmul.workspace_bytes_ = found.workspaceSize;
+  const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, std::uint64_t workspace_bytes,
+                       std::span<const runtime::BufferView, 5> memory) {
+    d.algorithm = algorithm;
+    matmul.workspace_bytes_ = workspace_bytes;
+    return matmul.run(memory[0], memory[1], memory[2], memory[3], memory[4]);
+  };
+  const auto check = [&](const cublasLtMatmulAlgo_t& algorithm, std::uint64_t& workspace_bytes) {
+    return d.serves(handle, algorithm, workspace_bytes);
+  };
+  DIF_ASSIGN(const MatmulChoice choice,
+             choose_matmul(device, shape, api.version,
+                           std::span(found).first(static_cast<std::size_t>(n_found)), run, check));
+  d.algorithm = choice.algorithm;
+  matmul.workspace_bytes_ = choice.workspace_bytes;
+  matmul.choice_ = choice.reason;
   return matmul;
 }
 
@@ -114,7 +149,7 @@ Status Matmul::run(runtime::BufferView x, runtime::BufferView w, runtime::Buffer
                    runtime::BufferView bias, runtime::BufferView workspace) const {
   Description& d = *description_;
   DIF_ASSIGN(const cublasLtHandle_t handle, device_->matmul());
-  if (bias) DIF_TRY(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.pointer())));
+  if (d.biased) DIF_TRY(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.pointer())));
   const float zero = 0;
   DIF_CHECK(workspace_bytes_ == 0 || reinterpret_cast<std::uintptr_t>(workspace.pointer()) % 256 == 0);
   return d.api.checked(

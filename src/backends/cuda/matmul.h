@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "backends/cuda/cuda_device.h"
 
@@ -19,6 +20,8 @@ struct MatmulShape {
   bool w_by_depth = false;
   bool biased = false;  ///< bias [columns], as y
   float alpha = 1;
+  /// Large products: run what cuBLASLt recommends and take the fastest (matmul_choice.h). Else its first.
+  bool measured = false;
 };
 
 /// Scratch that algorithms may use.
@@ -26,20 +29,23 @@ inline constexpr std::uint64_t kMatmulWorkspace = 32 << 20;
 
 class Matmul {
  public:
-  /// The algorithm is what cuBLASLt recommends among those whose sums have one order. Errors: Declined (no
-  /// cuBLASLt, or it has no algorithm).
+  /// The algorithm is one that cuBLASLt recommends, and of those whose sums have one order. Errors: Declined
+  /// (no cuBLASLt, or it has no algorithm).
   static Result<Matmul> create(CudaDevice& device, const MatmulShape& shape);
 
   /// `bias` is read when the shape says so; the workspace has workspace_bytes().
   Status run(runtime::BufferView x, runtime::BufferView w, runtime::BufferView y, runtime::BufferView bias,
              runtime::BufferView workspace) const;
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
+  /// Which algorithm, and why; empty where nothing was compared.
+  const std::string& choice() const { return choice_; }
 
  private:
   struct Description;
   CudaDevice* device_ = nullptr;
   std::shared_ptr<Description> description_;
   std::uint64_t workspace_bytes_ = 0;
+  std::string choice_;
 };
 
 }  // namespace dif::cuda

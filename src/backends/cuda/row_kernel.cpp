@@ -34,7 +34,7 @@ MakeResult make_row_group(const runtime::GroupRequest& request) {
   DIF_TRY(rows.check());
   const std::string text = rows.text();
   DIF_ASSIGN(const CudaKernel kernel,
-             device_of(request.device).kernel(text, "rows", RowText::kThreads, rows.shared_bytes()));
+             device_of(request.device).kernel(text, "rows", rows.threads(), rows.shared_bytes()));
   return std::make_unique<RowKernel>(kernel, rows.blocks());
 }
 
@@ -49,7 +49,10 @@ MakeResult make_rows(const KernelRequest& request) {
                          by_vector ? op.in(0).numel() / op.in(0).dim(-1) : 1,
                          request.constants,
                          1,
-                         request.device});
+                         request.device,
+                         request.plan_only,
+                         request.in_pitches,
+                         request.out_pitches});
 }
 
 Status accept_in_group(const ir::OpView& op) {

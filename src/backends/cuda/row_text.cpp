@@ -15,16 +15,14 @@ namespace dif::cuda {
 
 namespace {
 
-/// Elements that one thread adds up in a row. The partition of a sum must not depend on V.
-constexpr std::int64_t kChunk = 8;
-/// Vectors up to this long are summed by a warp, longer ones by the block.
-constexpr std::int64_t kWarpVector = 1024;
 constexpr std::int64_t kElementsOfBlock = 4096;
 constexpr std::int64_t kMostShared = 40 << 10;  ///< without asking for more than every device grants
 
-std::int64_t last_axis(const ir::OpView& op) {
-  return op.in(0).dim(-1);
-}
+/// Vectors of a thread where there are enough of them: more loads are under way at once.
+constexpr int kVectorsOfThread = 2;
+constexpr std::int64_t kManyBlocks = 2048;
+/// What a thread keeps in registers at most.
+constexpr std::int64_t kMostPieces = 16;
 
 std::int64_t size_of(const ir::TensorType& type) {
   return static_cast<std::int64_t>(dtype_size(type.dtype));
@@ -36,7 +34,10 @@ bool has_arithmetic(DType dtype) {
 
 }  // namespace
 
-RowText::RowText(const runtime::GroupRequest& request) : rows_(request.rows) {
+RowText::RowText(const runtime::GroupRequest& request)
+    : in_pitches_(request.in_pitches.begin(), request.in_pitches.end()),
+      out_pitches_(request.out_pitches.begin(), request.out_pitches.end()),
+      rows_(request.rows) {
   outputs_.resize(request.n_outputs);
   for (std::size_t i = 0; i < request.ops.size(); ++i) {
     const runtime::GroupOp& op = request.ops[i];
@@ -75,7 +76,45 @@ void RowText::choose_vector() {
     together = std::gcd(together, width(step.index));
     if (operation.statistics != RowOperation::kNone) together = std::gcd(together, last_axis(*step.op));
   }
+  for (const auto* pitches : {&in_pitches_, &out_pitches_})
+    for (const plan::Pitch& pitch : *pitches) together = std::gcd(together, std::gcd(pitch.run, pitch.pitch));
   vector_ = static_cast<int>(std::min(together, 16 / smallest));
+}
+
+/// The threads that share out the chunks of a long vector, as many for each where that is possible. Depends
+/// on the length alone: so does the order of its sum.
+int RowText::block_threads(std::int64_t length) {
+  const std::int64_t chunks = length / kChunk;
+  for (int threads = kThreads; threads >= kThreads / 2; threads -= 32)
+    if (chunks % threads == 0) return threads;
+  return kThreads;
+}
+
+/// In registers, where all statistics are of vectors of one length that threads can share out evenly.
+void RowText::choose_registers() {
+  InRegisters chosen;
+  for (const RowStep& step : steps_) {
+    if (row_operation(step.op->def())->statistics == RowOperation::kNone) continue;
+    if (chosen.length != 0 && chosen.length != last_axis(*step.op)) return;
+    chosen.length = last_axis(*step.op);
+    chosen.elements = step.op->in(0).numel();
+  }
+  if (chosen.length == 0 || chosen.length % kChunk != 0) return;
+  for (const std::size_t output : outputs_)
+    if (result(output).numel() != chosen.elements) return;
+  const std::int64_t chunks = chosen.length / kChunk;
+  if (chunks <= 32) {
+    if (!std::has_single_bit(static_cast<std::uint64_t>(chunks))) return;
+    chosen.lanes = static_cast<int>(chunks);
+    if (chosen.elements % (kThreads * kChunk * kVectorsOfThread) == 0 &&
+        chosen.elements / (kThreads * kChunk * kVectorsOfThread) >= kManyBlocks)
+      chosen.chunks = kVectorsOfThread;
+  } else {
+    chosen.threads = block_threads(chosen.length);
+    if (chosen.length <= kWarpVector || chunks % chosen.threads != 0) return;
+    chosen.chunks = static_cast<int>(chunks / chosen.threads);
+  }
+  if (chosen.chunks * (kChunk / vector_) <= kMostPieces) in_registers_ = chosen;
 }
 
 /// How many rows a block takes, and what it keeps in shared memory.
@@ -111,6 +150,9 @@ void RowText::choose_block() {
 }
 
 std::int64_t RowText::blocks() const {
+  if (in_registers_)
+    return ceil_div(in_registers_->elements,
+                    std::int64_t{in_registers_->threads} * in_registers_->chunks * kChunk);
   if (has_statistics()) return ceil_div(rows_, rows_of_block_);
   std::int64_t most = 0;
   for (const std::size_t output : outputs_) most = std::max(most, result(output).numel());
@@ -184,13 +226,25 @@ std::string RowText::pull(const RowStep& step, std::size_t operand, const std::s
   return load_at(step, operand, fmt::format("(row0 * {} + {})", type.numel() / rows_, p));
 }
 
+const plan::Pitch& RowText::pitch(bool output, std::size_t index) const {
+  static const plan::Pitch kDense;
+  const auto& pitches = output ? out_pitches_ : in_pitches_;
+  return index < pitches.size() ? pitches[index] : kDense;
+}
+
+/// Where element `at` of a value lies.
+std::string RowText::placed(const plan::Pitch& pitch, const std::string& at) const {
+  if (pitch.dense()) return at;
+  return fmt::format("(({0}) / {1} * {2} + ({0}) % {1})", at, pitch.run, pitch.pitch);
+}
+
 std::string RowText::load_at(const RowStep& step, std::size_t operand, const std::string& at) {
   const std::size_t input = step.operands[operand].index;
   const std::string key = fmt::format("input {} at {}", input, at);
   if (const std::string* name = known(key)) return *name;
   const std::string name = fresh("x");
   line(fmt::format("alignas(16) {} {}[{}];", type_name(step.op->in(operand).dtype), name, vector_));
-  line(fmt::format("load<{}>(in{} + {}, {});", vector_, input, at, name));
+  line(fmt::format("load<{}>(in{} + {}, {});", vector_, input, placed(pitch(false, input), at), name));
   scopes_.back()[key] = name;
   return name;
 }
@@ -231,149 +285,15 @@ std::string RowText::load_broadcast(const RowStep& step, std::size_t operand, co
   return name;
 }
 
-std::string RowText::statistics(const RowStep& step, const std::string& p) const {
+std::string RowText::statistics(const RowStep& step, const std::string& p) {
+  if (in_registers_) {
+    const auto chunk = chunk_of_.find(p);
+    lost_ |= chunk == chunk_of_.end();
+    if (lost_) return "";
+    return fmt::format("s{}_{}", step.index, in_registers_->lanes == 0 ? 0 : chunk->second);
+  }
   return fmt::format("((float*)(shared + {}) + ({}) / {} * 2)", statistics_.at(step.index), p,
                      last_axis(*step.op));
-}
-
-// --- phases ----------------------------------------------------------------------------------------------
-
-/// A loop of the block over its elements of a value that has `width` elements a row.
-std::string RowText::element_loop(std::int64_t width, const std::string& variable) const {
-  return fmt::format("for (int {0} = (int)threadIdx.x * {1}; {0} < n_rows * {2}; {0} += {3})", variable,
-                     vector_, width, kThreads * vector_);
-}
-
-/// Text that adds `term` of every element of a vector: chunks of kChunk elements go round the threads that
-/// share the work, `first` and `stride` in chunks.
-void RowText::statistics_sums(const RowStep& step) {
-  const RowOperation& operation = *row_operation(step.op->def());
-  const std::int64_t length = last_axis(*step.op);
-  const bool by_warp = length <= kWarpVector;
-  const auto sum = [&](const char* name, const char* term) {
-    line(fmt::format("float {} = 0;", name));
-    open(fmt::format("for (int c = {} * {}; c < {}; c += {})",
-                     by_warp ? "(int)threadIdx.x % 32" : "(int)threadIdx.x", kChunk, length,
-                     (by_warp ? 32 : kThreads) * kChunk));
-    for (std::int64_t part = 0; part < kChunk; part += vector_) {
-      if (length % kChunk != 0)
-        open(fmt::format("if (c + {} < {})", part, length));
-      else
-        open("");
-      const std::string p = fresh("p");
-      line(fmt::format("const int {} = s * {} + c + {};", p, length, part));
-      const std::string x = pull(step, 0, p);
-      line(fmt::format(
-          "#pragma unroll\nfor (int k = 0; k < {}; ++k) {{ const float x = decode({}[k]); {} += {}; }}",
-          vector_, x, name, term));
-      close();
-    }
-    close();
-    line(by_warp ? fmt::format("{0} = warp_sum({0});", name)
-                 : fmt::format("{0} = block_sum({0}, scratch);", name));
-  };
-  const std::int64_t vectors = step.op->in(0).numel() / rows_ / length;
-  open(by_warp ? fmt::format("for (int s = (int)threadIdx.x / 32; s < n_rows * {}; s += {})", vectors,
-                             kThreads / 32)
-               : fmt::format("for (int s = 0; s < n_rows * {}; ++s)", vectors));
-  if (operation.statistics == RowOperation::kMoments) {
-    sum("sum", "x");
-    line(fmt::format("const float mean = sum / {}.0f;", length));
-  } else {
-    line("const float mean = 0;");
-  }
-  sum("squares", operation.statistics == RowOperation::kMoments ? "(x - mean) * (x - mean)" : "x * x");
-  line(by_warp ? "if (threadIdx.x % 32 == 0) {" : "if (threadIdx.x == 0) {");
-  line(fmt::format("float* result = (float*)(shared + {}) + s * 2;", statistics_.at(step.index)));
-  line("result[0] = mean;");
-  line(fmt::format("result[1] = 1.0f / sqrtf(squares / {}.0f + {});", length,
-                   float_literal(step.op->f32("eps"))));
-  line("}");
-  close();
-  line("__syncthreads();");
-}
-
-void RowText::statistics_phase(const RowStep& step) {
-  const runtime::GroupOperand& from = step.operands[0];
-  const auto found = kept_.find({from.inside, from.index});
-  if (found != kept_.end() && !found->second.filled) {
-    Kept& filling = found->second;
-    open(element_loop(filling.width, "p"));
-    const std::string name = pull(step, 0, "p");
-    line(fmt::format("store<{}>(({}*)(shared + {}) + p, {});", vector_, type_name(filling.dtype),
-                     filling.offset, name));
-    close();
-    line("__syncthreads();");
-    filling.filled = true;
-  }
-  statistics_sums(step);
-}
-
-/// Results of one width are written in one loop.
-void RowText::write_phase() {
-  std::map<std::int64_t, std::vector<std::size_t>> by_width;
-  for (std::size_t i = 0; i < outputs_.size(); ++i) by_width[width(outputs_[i])].push_back(i);
-  for (const auto& [row_width, outputs] : by_width) {
-    if (has_statistics()) {
-      open(element_loop(row_width, "p"));
-    } else {
-      line("{");
-      line(fmt::format("const Position p = ((Position)blockIdx.x * {} + threadIdx.x) * {};", kThreads,
-                       vector_));
-      open(fmt::format("if (p < {}LL)", row_width * rows_));
-    }
-    for (const std::size_t i : outputs) {
-      const std::string name = pull_step(outputs_[i], "p");
-      line(fmt::format("store<{}>(out{} + {}, {});", vector_, i, absolute(steps_[outputs_[i]], "p"), name));
-    }
-    close();
-    if (!has_statistics()) line("}");
-  }
-}
-
-/// Whether 32 bits hold every index, also that of threads past the end.
-bool RowText::counts_in_32_bits() const {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-  return std::ranges::all_of(steps_, [](const RowStep& step) {
-    for (std::size_t i = 0; i < step.op->n_ins(); ++i)
-      if (step.op->in(i).numel() > kMost) return false;
-    return step.op->out().numel() <= kMost;
-  });
-}
-
-std::string RowText::parameters() const {
-  std::string text;
-  const std::size_t n_inputs = inputs_.empty() ? 0 : inputs_.rbegin()->first + 1;
-  for (std::size_t i = 0; i < n_inputs; ++i) {
-    const auto used = inputs_.find(i);
-    text += fmt::format("{}const {}* __restrict__ in{}", text.empty() ? "" : ", ",
-                        used == inputs_.end() ? "void" : type_name(used->second->dtype), i);
-  }
-  for (std::size_t i = 0; i < outputs_.size(); ++i)
-    text += fmt::format("{}{}* __restrict__ out{}", text.empty() ? "" : ", ",
-                        type_name(result(outputs_[i]).dtype), i);
-  return text;
-}
-
-std::string RowText::text() {
-  choose_vector();
-  choose_block();
-  scopes_.emplace_back();
-  if (has_statistics()) {
-    line("extern __shared__ __align__(16) unsigned char shared[];");
-    line("float* const scratch = (float*)shared;");
-    line(fmt::format("const Position row0 = (Position)blockIdx.x * {};", rows_of_block_));
-    line(fmt::format("const int n_rows = (int)min((Position){}, (Position){}LL - row0);", rows_of_block_,
-                     rows_));
-    for (const RowStep& step : steps_)
-      if (statistics_.contains(step.index)) statistics_phase(step);
-  }
-  write_phase();
-  scopes_.pop_back();
-  return prelude() + fmt::format("typedef {} Position;\n", counts_in_32_bits() ? "unsigned" : "Index") +
-         fmt::format("extern \"C\" __global__ void __launch_bounds__({}) rows({}) {{\n", kThreads,
-                     parameters()) +
-         body_ + "}\n";
 }
 
 // --- elements --------------------------------------------------------------------------------------------

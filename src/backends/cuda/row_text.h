@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,10 +42,12 @@ const RowOperation* row_operation(const ir::OpDef& op);
 
 /// The text of one kernel for a group of operations (runtime/kernel.h), sizes filled in.
 ///
-/// Without statistics each thread writes V elements, wherever rows begin. With them a block takes whole rows:
-/// what statistics are about is put into shared memory where it fits and pulled again where it does not, the
-/// statistics follow, and then the elements that are written. The order of a sum depends on the length of the
-/// vector alone, so that a group has the bits of its operations.
+/// Without statistics each thread writes V elements, wherever rows begin. With them a thread keeps chunks of
+/// a vector in registers, where the threads of a warp or of a block hold whole vectors between them and every
+/// element of the group stays in its place. Elsewhere a block takes whole rows: what statistics are about is
+/// put into shared memory where it fits and pulled again where it does not, the statistics follow, and then
+/// the elements that are written. The order of a sum depends on the length of the vector alone, so that a
+/// group has the bits of its operations.
 class RowText {
  public:
   explicit RowText(const runtime::GroupRequest& request);
@@ -54,7 +57,8 @@ class RowText {
   /// A kernel `rows`: the group's inputs, then its outputs. Pre: check passed.
   std::string text();
 
-  static constexpr int kThreads = 256;
+  // --- of the kernel; known after text() ---
+  int threads() const { return in_registers_ ? in_registers_->threads : kThreads; }
   std::int64_t blocks() const;
   int shared_bytes() const;
 
@@ -71,7 +75,7 @@ class RowText {
   std::string absolute(const RowStep& step, const std::string& p) const;
   /// Name of the statistics of the vector that element p of operand 0 belongs to: NAME[0] = mean, NAME[1] =
   /// the factor 1 / sqrt(variance + eps).
-  std::string statistics(const RowStep& step, const std::string& p) const;
+  std::string statistics(const RowStep& step, const std::string& p);
   /// A new name.
   std::string fresh(const char* stem);
   void line(const std::string& text) { body_ += text + "\n"; }
@@ -91,6 +95,27 @@ class RowText {
     bool filled = false;  ///< the text so far has put it there
   };
 
+  /// How threads share out vectors that stay in registers.
+  struct InRegisters {
+    int threads = kThreads;  ///< of a block
+    int lanes = 0;           ///< threads that a vector has, in one warp; 0: the whole block
+    int chunks = 1;          ///< of a thread: of one vector, or with `lanes` of as many vectors
+    std::int64_t length = 0, elements = 0;  ///< of a vector; of the whole value
+  };
+  /// The position of V elements that a thread has, and the chunk that they are in.
+  struct Piece {
+    std::string p;
+    int chunk = 0;
+  };
+
+  static constexpr int kThreads = 256;
+  /// Elements that one thread adds up in a row. The partition of a sum must not depend on V.
+  static constexpr std::int64_t kChunk = 8;
+  /// Vectors up to this long are summed by a warp, longer ones by the block.
+  static constexpr std::int64_t kWarpVector = 1024;
+
+  static std::int64_t last_axis(const ir::OpView& op) { return op.in(0).dim(-1); }
+  static int block_threads(std::int64_t length);
   const ir::TensorType& result(std::size_t step) const { return steps_[step].op->out(); }
   std::int64_t width(std::size_t step) const { return result(step).numel() / rows_; }
   bool counts_in_32_bits() const;
@@ -102,17 +127,30 @@ class RowText {
   std::string element_loop(std::int64_t width, const std::string& variable) const;
   void choose_vector();
   void choose_block();
+  void choose_registers();
+  void write_in_rows();
+  void write_in_registers();
   void statistics_phase(const RowStep& step);
   void statistics_sums(const RowStep& step);
+  void statistics_in_registers(const RowStep& step, const std::vector<Piece>& pieces);
+  void store_output(std::size_t output, const std::string& p);
   void write_phase();
   std::string parameters() const;
 
+  const plan::Pitch& pitch(bool output, std::size_t index) const;
+  std::string placed(const plan::Pitch& pitch, const std::string& at) const;
+
   std::vector<RowStep> steps_;
+  std::vector<plan::Pitch> in_pitches_, out_pitches_;  ///< empty: all dense
   std::vector<std::size_t> outputs_;  ///< steps whose results are written, in the order of the outputs
   std::map<std::size_t, const ir::TensorType*> inputs_;
   std::int64_t rows_ = 1;
   int vector_ = 1;
-  std::int64_t rows_of_block_ = 0;                     ///< 0: no statistics
+  std::optional<InRegisters> in_registers_;
+  /// Position of elements -> the chunk's number, while statistics are in registers.
+  std::map<std::string, int> chunk_of_;
+  bool lost_ = false;               ///< statistics of elements of another thread were asked for
+  std::int64_t rows_of_block_ = 0;  ///< 0: no statistics, or in registers
   std::map<std::pair<bool, std::size_t>, Kept> kept_;  ///< by GroupOperand
   std::map<std::size_t, std::int64_t> statistics_;     ///< step -> offset of its statistics there
   std::int64_t shared_bytes_ = 0;

@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels.h"
 #include "ops/mul/mul.op.h"
 #include "ops/rms_norm/rms_norm.op.h"
+#include "ops/rotary/rotary.op.h"
 #include "ops/silu/silu.op.h"
 #include "ops/slice/slice.op.h"
 
@@ -70,17 +71,69 @@ TEST(RowText, TakesAsManyElementsAsStayTogether) {
   EXPECT_EQ(vector(DType::kBF16, 7), 1);
 }
 
+/// rms_norm(x [rows, width]) * w, alone.
+struct Norm {
+  ir::TensorType x, w;
+  std::vector<ir::Attr> attrs = {1e-6f};
+  ir::OpView norm;
+  std::vector<runtime::GroupOp> ops;
+  std::int64_t rows;
+
+  Norm(std::int64_t n_rows, std::int64_t width)
+      : x{DType::kBF16, {n_rows, width}},
+        w{DType::kBF16, {width}},
+        norm(ops::kRmsNorm, {x, w}, attrs, {x}),
+        ops{{&norm, {{false, 0}, {false, 1}}, 0}},
+        rows(n_rows) {}
+  runtime::GroupRequest request() const { return {ops, rows, {}, 1, nullptr}; }
+};
+
 TEST(RowText, ANormReadsItsOperandOnceAndKeepsItInSharedMemory) {
-  const ir::TensorType x = {DType::kBF16, {100, 4096}}, w = {DType::kBF16, {4096}};
-  const std::vector<ir::Attr> attrs = {1e-6f};
-  const ir::OpView norm(ops::kRmsNorm, {x, w}, attrs, {x});
-  const std::vector<runtime::GroupOp> ops = {{&norm, {{false, 0}, {false, 1}}, 0}};
-  RowText rows({ops, 100, {}, 1, nullptr});
+  const Norm group(100, 520);
+  RowText rows(group.request());
   ASSERT_TRUE(rows.check());
   const std::string text = kernel_of(rows.text());
   EXPECT_EQ(count(text, "(in0 + "), 1U) << text;
-  EXPECT_EQ(rows.blocks(), 100);
-  EXPECT_GE(rows.shared_bytes(), 8192);
+  EXPECT_EQ(rows.blocks(), 15) << "seven rows each";
+  EXPECT_GE(rows.shared_bytes(), 7 * 1040);
+}
+
+TEST(RowText, ALongVectorThatThreadsShareEvenlyStaysInTheirRegisters) {
+  for (const auto& [width, threads] : {std::pair(4096, 256), std::pair(3072, 192), std::pair(2560, 160)}) {
+    const Norm group(100, width);
+    RowText rows(group.request());
+    const std::string text = kernel_of(rows.text());
+    EXPECT_EQ(count(text, "(in0 + "), 2U) << "once for each of a thread's chunks\n" << text;
+    EXPECT_EQ(count(text, "__syncthreads"), 0U) << text;
+    EXPECT_EQ(count(text, "block_sum_apart"), 1U) << text;
+    EXPECT_EQ(rows.threads(), threads);
+    EXPECT_EQ(rows.blocks(), 100);
+    EXPECT_EQ(rows.shared_bytes(), 0);
+  }
+}
+
+TEST(RowText, AHeadIsSummedByNeighboursOfOneWarp) {
+  const Norm group(1000, 128);
+  RowText rows(group.request());
+  const std::string text = kernel_of(rows.text());
+  EXPECT_EQ(count(text, "lanes_sum<16>"), 1U) << text;
+  EXPECT_EQ(count(text, "block_sum"), 0U) << text;
+  EXPECT_EQ(rows.blocks(), 63) << "16 heads each";
+}
+
+TEST(RowText, AHeadWhoseElementsMoveIsNotInRegisters) {
+  const ir::TensorType x = {DType::kBF16, {1, 10, 2, 128}}, angles = {DType::kF32, {10, 64}};
+  const std::vector<ir::Attr> attrs = {1e-6f}, halves = {false}, pairs = {true};
+  const ir::OpView norm(ops::kRmsNorm, {x}, attrs, {x});
+  for (const bool interleaved : {false, true}) {
+    const ir::OpView rotary(ops::kRotary, {x, angles, angles}, interleaved ? pairs : halves, {x});
+    const std::vector<runtime::GroupOp> ops = {{&norm, {{false, 0}}, runtime::kNoOutput},
+                                               {&rotary, {{true, 0}, {false, 1}, {false, 2}}, 0}};
+    RowText rows({ops, 10, {}, 1, nullptr});
+    const std::string text = kernel_of(rows.text());
+    EXPECT_EQ(count(text, "lanes_sum"), interleaved ? 1U : 0U) << "the halves of a head meet\n" << text;
+    EXPECT_EQ(rows.shared_bytes() == 0, interleaved);
+  }
 }
 
 TEST(RowText, RowsTooLongForSharedMemoryAreReadAgain) {

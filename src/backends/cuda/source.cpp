@@ -81,7 +81,22 @@ inline float warp_max(float v) {
   for (int step = 16; step > 0; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
   return v;
 }
-// Every thread gets the sum over the block; all of them call it.
+// Every thread gets the sum over `lanes` neighbours, a power of two; all of these call it.
+template <int lanes> inline float lanes_sum(float v) {
+  const unsigned mask = lanes == 32 ? 0xffffffffu : ((1u << (lanes % 32)) - 1) << (threadIdx.x % 32 / lanes * lanes);
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) v += __shfl_xor_sync(mask, v, step);
+  return v;
+}
+// Every thread gets the sum over the block; all of them call it. Nothing else uses the scratch before.
+inline float block_sum_apart(float v, float* scratch) {
+  v = warp_sum(v);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0;
+  for (int w = 0; w < (int)blockDim.x / 32; ++w) sum += scratch[w];
+  return sum;
+}
 inline float block_sum(float v, float* scratch) {
   v = warp_sum(v);
   __syncthreads();

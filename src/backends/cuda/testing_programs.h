@@ -4,6 +4,7 @@
 
 #include "ops/add/add.op.h"
 #include "ops/add_scalar/add_scalar.op.h"
+#include "ops/attention/attention.op.h"
 #include "ops/cast/cast.op.h"
 #include "ops/concat/concat.op.h"
 #include "ops/conv2d/conv2d.op.h"
@@ -61,6 +62,40 @@ inline ir::Program image_block(DType dtype, std::int64_t height, std::int64_t wi
   b.output("y", ops::add(b, x,
                          ops::conv2d(b, normal, filters, b.constant("shift", {dtype, {channels}}),
                                      {.pads = {1, 1, 1, 1}, .channels_last = true})));
+  return runtime::test::finish(b);
+}
+
+/// Two streams of 16 and `image` tokens that attend to each other, and the joint one beside an own branch:
+/// what a planner puts in place (plan/in_place.h).
+inline ir::Program streams(DType dtype, std::int64_t batches, std::int64_t image, std::int64_t heads,
+                           std::int64_t width) {
+  const std::int64_t channels = heads * width, text = 16;
+  ir::Builder b("streams");
+  const ir::Value weight = b.constant("w", {dtype, {channels, channels}});
+  const ir::Value norm = b.constant("norm", {dtype, {width}});
+  const auto stream = [&](const char* name, std::int64_t tokens) {
+    const ir::Value x = b.input(name, {dtype, {batches, tokens, channels}});
+    const std::string table = name;
+    const ir::Value cosines = b.constant(table + " cos", {DType::kF32, {tokens, width / 2}}),
+                    sines = b.constant(table + " sin", {DType::kF32, {tokens, width / 2}});
+    const Shape by_head = {batches, tokens, heads, width};
+    const ir::Value q = ops::reshape(b, ops::linear(b, x, weight), by_head);
+    return std::pair(ops::rotary(b, ops::rms_norm(b, q, norm), cosines, sines, true),
+                     ops::reshape(b, ops::linear(b, x, weight), by_head));
+  };
+  const auto [text_q, text_v] = stream("text", text);
+  const auto [image_q, image_v] = stream("image", image);
+  const ir::Value q = ops::concat(b, std::array{text_q, image_q}, 1),
+                  v = ops::concat(b, std::array{text_v, image_v}, 1);
+  const ir::Value seen = ops::reshape(b, ops::attention(b, q, q, v, std::nullopt, false, 0.1f),
+                                      {batches, text + image, channels});
+  b.output("text", ops::linear(b, ops::slice(b, seen, 1, 0, text), weight));
+  b.output("image", ops::silu(b, ops::slice(b, seen, 1, text, text + image)));
+  const ir::Value again = ops::reshape(b, ops::attention(b, q, q, q, std::nullopt, false, 0.2f),
+                                       {batches, text + image, channels});
+  const ir::Value beside = ops::silu(b, ops::reshape(b, v, {batches, text + image, channels}));
+  const ir::Value both = ops::concat(b, std::array{again, beside}, 2);
+  b.output("both", ops::linear(b, both, b.constant("wide", {dtype, {channels, 2 * channels}})));
   return runtime::test::finish(b);
 }
 

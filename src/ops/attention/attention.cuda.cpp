@@ -3,6 +3,7 @@
 #include "backends/cuda/cudnn_graph.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/matmul.h"
+#include "backends/cuda/row_steps.h"
 #include "base/checked_math.h"
 
 namespace dif::cuda {
@@ -11,11 +12,23 @@ namespace {
 
 struct Sizes {
   std::int64_t batches, queries, heads, width, keys, key_heads, value_width;
+  RowSteps q, k, v, y;  ///< a row is a position with all its heads
 };
 
-Sizes sizes(const ir::OpView& op) {
-  const Shape &q = op.in(0).shape, &k = op.in(1).shape;
-  return {q.dim(0), q.dim(1), q.dim(2), q.dim(3), k.dim(1), k.dim(2), op.in(2).dim(3)};
+Sizes sizes(const KernelRequest& request) {
+  const ir::OpView& op = *request.op;
+  const Shape &q = op.in(0).shape, &k = op.in(1).shape, &v = op.in(2).shape;
+  return {q.dim(0),
+          q.dim(1),
+          q.dim(2),
+          q.dim(3),
+          k.dim(1),
+          k.dim(2),
+          v.dim(3),
+          row_steps(request.in_pitch(0), q.dim(1), q.dim(2) * q.dim(3)),
+          row_steps(request.in_pitch(1), k.dim(1), k.dim(2) * k.dim(3)),
+          row_steps(request.in_pitch(2), v.dim(1), v.dim(2) * v.dim(3)),
+          row_steps(request.out_pitch(), q.dim(1), q.dim(2) * v.dim(3))};
 }
 
 std::int32_t integer(std::int64_t n) {
@@ -130,10 +143,10 @@ softmax(float* scores, @T@* y, const unsigned char* mask, int keys, int step, in
 /// for all heads where each query head has a key head of its own.
 class MatmulAttention final : public runtime::Kernel {
  public:
-  explicit MatmulAttention(const ir::OpView& op)
-      : op_(op),
-        s_(sizes(op)),
-        dtype_(op.in(0).dtype),
+  explicit MatmulAttention(const KernelRequest& request)
+      : op_(*request.op),
+        s_(sizes(request)),
+        dtype_(op_.in(0).dtype),
         element_(static_cast<std::int64_t>(dtype_size(dtype_))),
         shares_keys_(s_.heads != s_.key_heads),
         heads_at_once_(shares_keys_ ? s_.heads / s_.key_heads : s_.heads),
@@ -174,7 +187,6 @@ class MatmulAttention final : public runtime::Kernel {
   };
 
   Result<Products> products(CudaDevice& device, std::int64_t rows) const {
-    const std::int64_t key_row = s_.key_heads * s_.width, value_row = s_.key_heads * s_.value_width;
     Products result;
     DIF_ASSIGN(result.scores, Matmul::create(device, {.x = dtype_,
                                                       .y = DType::kF32,
@@ -182,8 +194,8 @@ class MatmulAttention final : public runtime::Kernel {
                                                       .columns = s_.keys,
                                                       .depth = s_.width,
                                                       .batches = heads_at_once_,
-                                                      .x_row = s_.heads * s_.width,
-                                                      .w_row = key_row,
+                                                      .x_row = s_.q.row,
+                                                      .w_row = s_.k.row,
                                                       .y_row = step_,
                                                       .x_batch = s_.width,
                                                       .w_batch = shares_keys_ ? 0 : s_.width,
@@ -196,8 +208,8 @@ class MatmulAttention final : public runtime::Kernel {
                                                       .depth = s_.keys,
                                                       .batches = heads_at_once_,
                                                       .x_row = step_,
-                                                      .w_row = value_row,
-                                                      .y_row = s_.heads * s_.value_width,
+                                                      .w_row = s_.v.row,
+                                                      .y_row = s_.y.row,
                                                       .x_batch = block_ * step_,
                                                       .w_batch = shares_keys_ ? 0 : s_.value_width,
                                                       .y_batch = s_.value_width,
@@ -218,12 +230,11 @@ class MatmulAttention final : public runtime::Kernel {
     const runtime::BufferView probabilities = {scores.base,
                                                scores.offset + (dtype_ == DType::kF32 ? 0 : score_bytes())};
     const runtime::BufferView scratch = {scores.base, scores.offset + score_bytes() + probability_bytes()};
-    const runtime::BufferView q = at(args.in[0], ((batch * s_.queries + query) * s_.heads + head) * s_.width);
-    const runtime::BufferView k = at(args.in[1], (batch * s_.keys * s_.key_heads + key_head) * s_.width);
-    const runtime::BufferView v =
-        at(args.in[2], (batch * s_.keys * s_.key_heads + key_head) * s_.value_width);
+    const runtime::BufferView q = at(args.in[0], batch * s_.q.batch + query * s_.q.row + head * s_.width);
+    const runtime::BufferView k = at(args.in[1], batch * s_.k.batch + key_head * s_.width);
+    const runtime::BufferView v = at(args.in[2], batch * s_.v.batch + key_head * s_.value_width);
     const runtime::BufferView y =
-        at(args.out[0], ((batch * s_.queries + query) * s_.heads + head) * s_.value_width);
+        at(args.out[0], batch * s_.y.batch + query * s_.y.row + head * s_.value_width);
     runtime::BufferView mask = args.in[op_.has(3) ? 3 : 0].buffer;
     if (op_.has(3)) mask.offset += static_cast<std::uint64_t>(batch * s_.keys);
     DIF_TRY(products.scores.run(q, k, scores, {}, scratch));
@@ -265,15 +276,16 @@ constexpr std::int64_t kWarps = kStreamThreads / 32;
 constexpr const char* kStream = R"(
 extern "C" __global__ void __launch_bounds__(256)
 attend(const @T@* q, const @T@* k, const @T@* v, const unsigned char* mask, @T@* y, int queries, int keys, int heads,
-       int key_heads, int width, int value_width, int masked, int causal, float scale) {
+       int key_heads, int width, int value_width, int masked, int causal, float scale, Index q_row, Index q_batch,
+       Index k_row, Index k_batch, Index v_row, Index v_batch, Index y_row, Index y_batch) {
   __shared__ float q_piece[8 * @queries@][33], k_piece[32][33];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, head = blockIdx.y;
   const Index batch = blockIdx.z;
   const int first = blockIdx.x * 8 * @queries@, mine = first + warp * @queries@, key_head = head / (heads / key_heads);
-  q += (batch * queries * heads + head) * width;
-  y += (batch * queries * heads + head) * value_width;
-  k += (batch * keys * key_heads + key_head) * width;
-  v += (batch * keys * key_heads + key_head) * value_width;
+  q += batch * q_batch + head * width;
+  y += batch * y_batch + head * value_width;
+  k += batch * k_batch + key_head * width;
+  v += batch * v_batch + key_head * value_width;
   mask += masked ? batch * keys : 0;
   float most[@queries@], total[@queries@], sums[@queries@][@columns@];
 #pragma unroll
@@ -289,9 +301,9 @@ attend(const @T@* q, const @T@* k, const @T@* v, const unsigned char* mask, @T@*
     for (int d0 = 0; d0 < width; d0 += 32) {
       const bool inside = d0 + lane < width;
       for (int j = warp; j < 32; j += 8)
-        k_piece[j][lane] = inside && k0 + j < keys ? decode(k[(Index)(k0 + j) * key_heads * width + d0 + lane]) : 0.0f;
+        k_piece[j][lane] = inside && k0 + j < keys ? decode(k[(k0 + j) * k_row + d0 + lane]) : 0.0f;
       for (int j = warp; j < 8 * @queries@; j += 8)
-        q_piece[j][lane] = inside && first + j < queries ? decode(q[(Index)(first + j) * heads * width + d0 + lane]) : 0.0f;
+        q_piece[j][lane] = inside && first + j < queries ? decode(q[(first + j) * q_row + d0 + lane]) : 0.0f;
       __syncthreads();
       float part[@queries@] = {};
 #pragma unroll
@@ -319,7 +331,7 @@ attend(const @T@* q, const @T@* k, const @T@* v, const unsigned char* mask, @T@*
     for (int c = 0; c < @columns@; ++c) {
       for (int j = warp; j < 32; j += 8)
         k_piece[j][lane] = c * 32 + lane < value_width && k0 + j < keys
-                               ? decode(v[(Index)(k0 + j) * key_heads * value_width + c * 32 + lane]) : 0.0f;
+                               ? decode(v[(k0 + j) * v_row + c * 32 + lane]) : 0.0f;
       __syncthreads();
       float part[@queries@] = {};
 #pragma unroll
@@ -337,38 +349,56 @@ attend(const @T@* q, const @T@* k, const @T@* v, const unsigned char* mask, @T@*
 #pragma unroll
     for (int c = 0; c < @columns@; ++c)
       if (mine + r < queries && c * 32 + lane < value_width)
-        y[(Index)(mine + r) * heads * value_width + c * 32 + lane] =
+        y[(mine + r) * y_row + c * 32 + lane] =
             encode<@T@>(total[r] == 0.0f ? 0.0f : sums[r][c] / total[r]);
 }
 )";
 
 class StreamingAttention final : public runtime::Kernel {
  public:
-  StreamingAttention(CudaKernel kernel, std::int64_t queries_of_block, const ir::OpView& op)
-      : kernel_(kernel), queries_of_block_(queries_of_block), op_(op) {}
+  StreamingAttention(CudaKernel kernel, std::int64_t queries_of_block, const KernelRequest& request)
+      : kernel_(kernel), queries_of_block_(queries_of_block), op_(*request.op), sizes_(sizes(request)) {}
 
   Status run(const runtime::KernelArgs& args) override {
-    const Sizes s = sizes(op_);
+    const Sizes& s = sizes_;
     const bool masked = op_.has(3);
-    return kernel_.launch(
-        {ceil_div(s.queries, queries_of_block_), s.heads, s.batches},
-        {args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.in[masked ? 3 : 0].buffer,
-         args.out[0].buffer, integer(s.queries), integer(s.keys), integer(s.heads), integer(s.key_heads),
-         integer(s.width), integer(s.value_width), std::int32_t{masked}, std::int32_t{op_.flag("causal")},
-         op_.f32("scale")});
+    return kernel_.launch({ceil_div(s.queries, queries_of_block_), s.heads, s.batches},
+                          {args.in[0].buffer,
+                           args.in[1].buffer,
+                           args.in[2].buffer,
+                           args.in[masked ? 3 : 0].buffer,
+                           args.out[0].buffer,
+                           integer(s.queries),
+                           integer(s.keys),
+                           integer(s.heads),
+                           integer(s.key_heads),
+                           integer(s.width),
+                           integer(s.value_width),
+                           std::int32_t{masked},
+                           std::int32_t{op_.flag("causal")},
+                           op_.f32("scale"),
+                           s.q.row,
+                           s.q.batch,
+                           s.k.row,
+                           s.k.batch,
+                           s.v.row,
+                           s.v.batch,
+                           s.y.row,
+                           s.y.batch});
   }
 
  private:
   CudaKernel kernel_;
   const std::int64_t queries_of_block_;
   const ir::OpView& op_;
+  const Sizes sizes_;
 };
 
 }  // namespace
 
 MakeResult make_dnn_attention(const KernelRequest& request) {
   const ir::OpView& op = *request.op;
-  const Sizes s = sizes(op);
+  const Sizes s = sizes(request);
   if (op.in(0).dtype != DType::kBF16 && op.in(0).dtype != DType::kF16)
     return runtime::declined("cuDNN's attention is for bf16 and f16");
   if (op.has(3)) return runtime::declined("a key mask");
@@ -386,14 +416,18 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
                                                   .width = s.width,
                                                   .value_width = s.value_width,
                                                   .causal = op.flag("causal"),
-                                                  .scale = op.f32("scale")}));
+                                                  .scale = op.f32("scale"),
+                                                  .q = s.q,
+                                                  .k = s.k,
+                                                  .v = s.v,
+                                                  .y = s.y}));
   return std::make_unique<DnnAttention>(std::move(graph));
 }
 
 MakeResult make_matmul_attention(const KernelRequest& request) {
   const ir::OpView& op = *request.op;
   DIF_TRY(computable(op));
-  const Sizes s = sizes(op);
+  const Sizes s = sizes(request);
   if (op.out().numel() == 0 || s.keys == 0 || s.width == 0)
     return runtime::declined("cuBLASLt multiplies no empty matrices");
   const auto element = static_cast<std::int64_t>(dtype_size(op.in(0).dtype));
@@ -404,7 +438,7 @@ MakeResult make_matmul_attention(const KernelRequest& request) {
   if (op.in(0).dtype != DType::kF32 && s.keys < kFewKeys)
     return runtime::declined("{} keys: rounding their probabilities to {} would show", s.keys,
                              op.in(0).dtype);
-  auto kernel = std::make_unique<MatmulAttention>(op);
+  auto kernel = std::make_unique<MatmulAttention>(request);
   DIF_TRY(kernel->prepare(request));
   return kernel;
 }
@@ -412,7 +446,7 @@ MakeResult make_matmul_attention(const KernelRequest& request) {
 MakeResult make_streaming_attention(const KernelRequest& request) {
   const ir::OpView& op = *request.op;
   DIF_TRY(computable(op));
-  const Sizes s = sizes(op);
+  const Sizes s = sizes(request);
   if (s.value_width > 1024) return runtime::declined("values of {} > 1024 columns", s.value_width);
   if (s.heads > 65535 || s.batches > 65535)
     return runtime::declined("{} heads, {} batches", s.heads, s.batches);
@@ -424,7 +458,7 @@ MakeResult make_streaming_attention(const KernelRequest& request) {
                                                     {"queries", fmt::format("{}", queries)},
                                                     {"columns", fmt::format("{}", columns)}}),
                          "attend", kStreamThreads));
-  return std::make_unique<StreamingAttention>(kernel, kWarps * queries, op);
+  return std::make_unique<StreamingAttention>(kernel, kWarps * queries, request);
 }
 
 }  // namespace dif::cuda

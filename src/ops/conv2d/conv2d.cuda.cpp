@@ -134,6 +134,8 @@ MakeResult make_dnn_conv2d(const KernelRequest& request) {
 MakeResult make_dnn_conv2d_group(const runtime::GroupRequest& request) {
   const ir::OpView& op = *request.ops[0].op;
   if (&op.def() != &ops::kConv2d) return runtime::declined("it does not begin with a convolution");
+  if (!request.in_pitches.empty() || !request.out_pitches.empty())
+    return runtime::declined("its tensors do not lie densely");
   const runtime::GroupOp& add = request.ops[1];
   if (request.ops.size() != 2 || &add.op->def() != &ops::kAdd || request.n_outputs != 1 ||
       request.ops[0].output != runtime::kNoOutput || add.operands[0].inside == add.operands[1].inside)

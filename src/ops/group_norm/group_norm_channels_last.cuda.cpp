@@ -212,6 +212,8 @@ MakeResult make_group_norm_channels_last(const KernelRequest& request) {
 MakeResult make_group_norm_group(const runtime::GroupRequest& request) {
   const runtime::GroupOp &norm = request.ops[0], &then = request.ops[1];
   if (&norm.op->def() != &ops::kGroupNorm) return runtime::declined("it does not begin with a group_norm");
+  if (!request.in_pitches.empty() || !request.out_pitches.empty())
+    return runtime::declined("its tensors do not lie densely");
   if (request.ops.size() != 2 || &then.op->def() != &ops::kSilu || norm.output != runtime::kNoOutput)
     return runtime::declined("after a group_norm only silu is fused");
   for (std::uint32_t i = 0; i < norm.operands.size(); ++i)

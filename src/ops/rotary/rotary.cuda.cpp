@@ -28,17 +28,18 @@ std::string emit_interleaved(RowText& text, const RowStep& step, const std::stri
   const std::string x = text.pull(step, 0, p), y = text.declare(step), d = text.fresh("d");
   text.line(fmt::format("const int {} = (int)(({}) % {});", d, p, width));
   text.open(fmt::format("if ({} < {})", d, 2 * half));
-  // The angles of V elements are V / 2 numbers, which load_at does not give: they are read one by one.
-  const std::string at = text.fresh("t");
+  // The angles of V elements are V / 2 numbers, side by side.
+  const std::string at = text.fresh("t"), c = text.fresh("cos"), sine = text.fresh("sin");
   text.line(fmt::format("const Position {} = {} / {} % {} * {} + {} / 2;", at, text.absolute(step, p),
                         step.op->in(0).dim(2) * width, step.op->in(0).dim(1), half, d));
+  for (const auto& [name, operand] : {std::pair(&c, 1), std::pair(&sine, 2)})
+    text.line(fmt::format("alignas(16) float {0}[{1}];\nload<{1}>(in{2} + {3}, {0});", *name,
+                          text.vector() / 2, step.operands[operand].index, at));
   text.line(fmt::format(
       "#pragma unroll\nfor (int k = 0; k < {0}; k += 2) {{ const float a = decode({1}[k]), b = decode({1}[k "
-      "+ 1]), "
-      "c = in{2}[{4} + k / 2], s = in{3}[{4} + k / 2]; {5}[k] = encode<{6}>(a * c - b * s); {5}[k + 1] = "
-      "encode<{6}>(b * c + a * s); }}",
-      text.vector(), x, step.operands[1].index, step.operands[2].index, at, y,
-      type_name(step.op->out().dtype)));
+      "+ 1]), c = {2}[k / 2], s = {3}[k / 2]; {4}[k] = encode<{5}>(a * c - b * s); {4}[k + 1] = "
+      "encode<{5}>(b * c + a * s); }}",
+      text.vector(), x, c, sine, y, type_name(step.op->out().dtype)));
   text.close();
   text.open("else");
   text.line(fmt::format("#pragma unroll\nfor (int k = 0; k < {}; ++k) {}[k] = {}[k];", text.vector(), y, x));

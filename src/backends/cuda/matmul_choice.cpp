@@ -1,0 +1,226 @@
+#include "backends/cuda/matmul_choice.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda/source.h"
+#include "io/digest.h"
+
+namespace dif::cuda {
+
+namespace {
+
+/// Products of fewer operations take as long as their launch.
+constexpr double kLeastFlop = 4e9;
+constexpr int kRounds = 3, kRunsOfRound = 2;
+/// Less is noise.
+constexpr float kLeastGain = 0.01f;
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostBlocks = 4096;
+
+constexpr const char* kText = R"(
+extern "C" __global__ void __launch_bounds__(256)
+scatter(@T@* x, Index count, unsigned seed) {
+  for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
+    unsigned h = (unsigned)i * 2654435761u + seed;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    x[i] = encode<@T@>((float)(int)(h ^ h >> 16) * 4.656612873e-10f);
+  }
+}
+extern "C" __global__ void __launch_bounds__(256)
+compare(const @bits@* x, const @bits@* y, Index count, unsigned long long* found) {
+  bool same = true;
+  for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) same &= x[i] == y[i];
+  if (!same) atomicMin(found, 0ull);
+}
+)";
+
+/// What is kept of a choice.
+struct Kept {
+  cublasLtMatmulAlgo_t algorithm = {};
+  std::uint32_t rank = 0, candidates = 0;
+  float microseconds = 0, first_microseconds = 0;
+};
+
+/// Device memory outside the plan, gone when the measurement is over.
+class Scratch {
+ public:
+  static Result<Scratch> create(CudaDevice& device, std::uint64_t bytes) {
+    Scratch scratch(device);
+    DIF_ASSIGN(scratch.view_, device.allocate(bytes));
+    return scratch;
+  }
+  Scratch(Scratch&& other) noexcept : device_(other.device_), view_(std::exchange(other.view_, {})) {}
+  ~Scratch() {
+    if (view_) device_->release(view_);
+  }
+  runtime::BufferView view() const { return view_; }
+
+ private:
+  explicit Scratch(CudaDevice& device) : device_(&device) {}
+  CudaDevice* device_;
+  runtime::BufferView view_;
+};
+
+std::int64_t extent(std::int64_t batches, std::int64_t batch, std::int64_t rows, std::int64_t row,
+                    std::int64_t width) {
+  return (batches - 1) * batch + (rows - 1) * row + width;
+}
+
+class Measurement {
+ public:
+  Measurement(CudaDevice& device, const MatmulShape& shape, const RunMatmul& run)
+      : device_(device), shape_(shape), run_(run) {}
+
+  Result<Kept> best(std::span<const cublasLtMatmulHeuristicResult_t> found) {
+    DIF_TRY(fill_operands());
+    std::vector<std::size_t> same = {0};
+    DIF_TRY(once(found[0], first_->view()));
+    for (std::size_t i = 1; i < found.size(); ++i) {
+      DIF_ASSIGN(const bool equal, gives_the_bits_of_the_first(found[i]));
+      if (equal) same.push_back(i);
+    }
+    DIF_ASSIGN(const std::vector<float> times, time(found, same));
+    const auto fastest = static_cast<std::size_t>(std::ranges::min_element(times) - times.begin());
+    const std::size_t chosen = times[fastest] < (1 - kLeastGain) * times[0] ? fastest : 0;
+    return Kept{found[same[chosen]].algo, static_cast<std::uint32_t>(same[chosen]),
+                static_cast<std::uint32_t>(same.size()), times[chosen], times[0]};
+  }
+
+ private:
+  Status fill_operands() {
+    const auto element = static_cast<std::int64_t>(dtype_size(shape_.x));
+    const std::int64_t x = extent(shape_.batches, shape_.x_batch, shape_.rows, shape_.x_row, shape_.depth);
+    const std::int64_t w = extent(shape_.batches, shape_.w_batch, shape_.columns, shape_.w_row, shape_.depth);
+    y_elements_ = extent(shape_.batches, shape_.y_batch, shape_.rows, shape_.y_row, shape_.columns);
+    const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements * element); };
+    for (auto [scratch, size] :
+         {std::pair(&x_, bytes(x)), std::pair(&w_, bytes(w)), std::pair(&bias_, bytes(shape_.columns)),
+          std::pair(&first_, bytes(y_elements_)), std::pair(&y_, bytes(y_elements_)),
+          std::pair(&workspace_, kMatmulWorkspace)}) {
+      DIF_ASSIGN(Scratch made, Scratch::create(device_, size));
+      scratch->emplace(std::move(made));
+    }
+    const std::string text =
+        prelude() + runtime::fill(kText, {{"T", type_name(shape_.x)}, {"bits", bits_type(element)}});
+    DIF_ASSIGN(const CudaKernel scatter, device_.kernel(text, "scatter", kThreads));
+    DIF_ASSIGN(compare_, device_.kernel(text, "compare", kThreads));
+    DIF_ASSIGN(differs_, device_.report_word());
+    std::int32_t seed = 1;
+    for (const auto& [to, count] : {std::pair(&x_, x), std::pair(&w_, w), std::pair(&bias_, shape_.columns),
+                                    std::pair(&first_, y_elements_), std::pair(&y_, y_elements_)}) {
+      // Between the rows of a result lies what is the same in both.
+      const std::int32_t own = to == &y_ ? seed - 1 : seed++;
+      DIF_TRY(scatter.launch({blocks(count)}, {(*to)->view(), count, own}));
+    }
+    return ok();
+  }
+
+  static std::int64_t blocks(std::int64_t count) { return std::min(ceil_div(count, kThreads), kMostBlocks); }
+
+  Status once(const cublasLtMatmulHeuristicResult_t& candidate, runtime::BufferView y) {
+    const std::array<runtime::BufferView, 5> memory = {x_->view(), w_->view(), y, bias_->view(),
+                                                       workspace_->view()};
+    return run_(candidate.algo, candidate.workspaceSize, memory);
+  }
+
+  Result<bool> gives_the_bits_of_the_first(const cublasLtMatmulHeuristicResult_t& candidate) {
+    if (!once(candidate, y_->view())) return false;
+    DIF_TRY(
+        compare_.launch({blocks(y_elements_)}, {first_->view(), y_->view(), y_elements_, differs_.view()}));
+    DIF_TRY(device_.synchronize());
+    return differs_.take() == ReportWord::kNothing;
+  }
+
+  /// Microseconds of each of `which`.
+  Result<std::vector<float>> time(std::span<const cublasLtMatmulHeuristicResult_t> found,
+                                  const std::vector<std::size_t>& which) {
+    std::vector<float> times(which.size());
+    device_.measure_kernels(true);
+    for (int round = 0; round < kRounds; ++round)
+      for (const std::size_t i : which) {
+        DIF_TRY(device_.mark_time());
+        for (int run = 0; run < kRunsOfRound; ++run) DIF_TRY(once(found[i], y_->view()));
+      }
+    DIF_TRY(device_.mark_time());
+    DIF_TRY(device_.synchronize());
+    DIF_ASSIGN(const std::vector<std::uint64_t> spans, device_.times_between_marks());
+    for (std::size_t i = 0; i < spans.size(); ++i)
+      times[i % times.size()] += static_cast<float>(spans[i]) / (1e3f * kRounds * kRunsOfRound);
+    return times;
+  }
+
+  CudaDevice& device_;
+  const MatmulShape& shape_;
+  const RunMatmul& run_;
+  std::int64_t y_elements_ = 0;
+  std::optional<Scratch> x_, w_, bias_, first_, y_, workspace_;
+  CudaKernel compare_;
+  ReportWord differs_;
+};
+
+io::CacheKey key_of(CudaDevice& device, const MatmulShape& s, const std::string& library) {
+  io::CacheKey key("cublaslt-algorithms", 1);
+  key.add("library", library)
+      .add("device", device.facts().name)
+      .add("capability", static_cast<std::uint64_t>(device.facts().capability))
+      .add("driver", static_cast<std::uint64_t>(device.driver().version))
+      .add("x", dtype_name(s.x))
+      .add("y", dtype_name(s.y));
+  for (const std::int64_t number :
+       {s.rows, s.columns, s.depth, s.batches, s.x_row, s.w_row, s.y_row, s.x_batch, s.w_batch, s.y_batch,
+        std::int64_t{s.w_by_depth}, std::int64_t{s.biased}})
+    key.add("number", static_cast<std::uint64_t>(number));
+  return key;
+}
+
+std::string reason_of(const Kept& kept) {
+  if (kept.rank == 0)
+    return fmt::format("cuBLASLt's first of {} with the same bits, {:.1f} us; none was faster",
+                       kept.candidates, kept.microseconds);
+  return fmt::format(
+      "number {} that cuBLASLt recommends, {:.1f} us; its first took {:.1f} us, with the same bits",
+      kept.rank + 1, kept.microseconds, kept.first_microseconds);
+}
+
+/// What an earlier measurement says, if it can be trusted here.
+std::optional<MatmulChoice> known(std::span<const std::byte> bytes, const CheckMatmul& check) {
+  Kept kept;
+  if (bytes.size() != sizeof(kept)) return {};
+  std::memcpy(&kept, bytes.data(), sizeof(kept));
+  MatmulChoice choice = {kept.algorithm, 0, reason_of(kept)};
+  if (!check(choice.algorithm, choice.workspace_bytes)) return {};
+  return choice;
+}
+
+}  // namespace
+
+Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const std::string& library,
+                                   std::span<const cublasLtMatmulHeuristicResult_t> found,
+                                   const RunMatmul& run, const CheckMatmul& check) {
+  const MatmulChoice first = {found[0].algo, found[0].workspaceSize, ""};
+  const double flop = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
+                      static_cast<double>(shape.depth) * static_cast<double>(shape.batches);
+  if (found.size() < 2 || flop < kLeastFlop) return first;
+  const io::CacheKey key = key_of(device, shape, library);
+  std::vector<std::byte>& mine = device.known_choices()[io::hex(key.digest())];
+  if (auto choice = known(mine, check)) return *choice;
+  if (const auto entry = device.cache().find(key))
+    if (auto choice = known(entry->bytes, check)) {
+      mine.assign(entry->bytes.begin(), entry->bytes.end());
+      return *choice;
+    }
+  auto best = Measurement(device, shape, run).best(found);
+  if (!best && best.error().code != ErrorCode::kOutOfMemory)
+    return tl::unexpected<Error>(std::move(best.error()));
+  if (!best) return first;
+  const auto bytes = std::as_bytes(std::span(&*best, 1));
+  mine.assign(bytes.begin(), bytes.end());
+  device.cache().store(key, bytes);
+  auto choice = known(mine, check);
+  return choice ? *choice : first;
+}
+
+}  // namespace dif::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "backends/cuda/matmul.h"
+
+namespace dif::cuda {
+
+/// One of the algorithms that cuBLASLt recommends for a product.
+struct MatmulChoice {
+  cublasLtMatmulAlgo_t algorithm = {};
+  std::uint64_t workspace_bytes = 0;
+  std::string reason;  ///< which of how many, and what they took
+};
+
+/// Submits the product with an algorithm: x, w, y, bias, workspace are device memory of its shape.
+using RunMatmul = std::function<Status(const cublasLtMatmulAlgo_t& algorithm, std::uint64_t workspace_bytes,
+                                       std::span<const runtime::BufferView, 5> memory)>;
+/// What cuBLASLt says of an algorithm of an earlier process: whether it serves this product here.
+using CheckMatmul =
+    std::function<bool(const cublasLtMatmulAlgo_t& algorithm, std::uint64_t& workspace_bytes)>;
+
+/// The fastest of `found`, which cuBLASLt recommends in this order, among those that give the bits of the
+/// first on random operands: which one it is changes no result. Each runs several times in turn with the
+/// others, so that a GPU that slows down does so for all. Known from the cache folder when the same product
+/// was measured on this device with this library. The first, unmeasured, where the product is small or its
+/// operands do not fit into memory a second time.
+Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const std::string& library,
+                                   std::span<const cublasLtMatmulHeuristicResult_t> found,
+                                   const RunMatmul& run, const CheckMatmul& check);
+
+}  // namespace dif::cuda
