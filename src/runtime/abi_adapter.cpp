@@ -148,6 +148,18 @@ tl::unexpected<Error> explained(const dif_context& context, Error error) {
   return tl::unexpected<Error>(std::move(error));
 }
 
+/// Options that this device has no use for.
+void tell_unused(const dif_context& context) {
+  const WeightOptions& weights = context.weights;
+  const bool asked = weights.budget_bytes != 0 || weights.least_free_bytes != 0 || weights.host_pinned ||
+                     weights.serial || weights.lazy;
+  if (!asked || context.device->has_copy_lane() || context.options.log == nullptr) return;
+  const std::string sentence =
+      fmt::format("backend {} reads weights where they are: options of streaming change nothing",
+                  context.definition->name);
+  context.options.log(context.options.user, DIF_LOG_WARNING, sentence.c_str());
+}
+
 void tell_host_operations(const dif_context& context, const std::string& program,
                           const ExecutorReport& report) {
   if (report.host_operations == 0 || context.options.log == nullptr) return;
@@ -476,6 +488,7 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
       };
     DIF_ASSIGN(result->device, definition.create_device(device_options));
     result->arena = std::make_unique<SharedArena>(*result->device);
+    tell_unused(*result);
     *context = result.release();
     return ok();
   });

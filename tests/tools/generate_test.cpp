@@ -300,6 +300,13 @@ TEST_F(Generate, RefusesMemoryThatIsTooLittleOrMakesNoSense) {
   refuse({"x", "--resident-order", "last"}, 2, "--resident-order");
 }
 
+TEST_F(Generate, SaysWhenABackendHasNoUseForStreaming) {
+  const Finished finished = run("dif", Arguments{"generate", "x", "-o", "x.png", "--host-pinned"} + kQuick);
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("backend reference reads weights where they are"), std::string::npos)
+      << finished.err;
+}
+
 TEST_F(Generate, RefusesOutputsThatCannotBeWritten) {
   refuse(Arguments{"x", "-o", "/nowhere/a.png"} + kQuick, 2, "/nowhere/a.png");
   refuse(Arguments{"x", "-o", folder_.path()} + kQuick, 2, "it is a folder");
