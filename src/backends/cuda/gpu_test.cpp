@@ -195,8 +195,8 @@ std::vector<float> floats_of(const ir::TensorType& type, const std::vector<std::
   return io::HostTensor(type.dtype, type.shape, bytes).to_f32();
 }
 
-/// Products and attention may sum in another order where their operands lie otherwise. Seen: 0 to 3e-3 of the
-/// norm in bf16, 0 to 2e-7 in f32; a wrong place shows as 1.
+/// Products and attention may sum in another order where their operands lie otherwise, which shows as
+/// rounding; a wrong place shows as an error of the size of the values.
 TEST_P(CudaInPlace, WhatIsNotMovedHasTheSameValues) {
   const auto& [dtype, s] = GetParam();
   const auto device = open_device();
