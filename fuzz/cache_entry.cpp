@@ -44,6 +44,14 @@ void look_for(std::span<const std::byte> file) {
       .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
   int warnings = 0;
   dif::io::CacheStore store(folder.path, [&](std::string_view) { ++warnings; });
+  const auto checksum_of = [](std::span<const std::byte> bytes) {
+    dif::io::CacheStore::Checksum sum{};
+    for (std::size_t i = 0; i < bytes.size(); ++i) sum[i % sum.size()] ^= bytes[i];
+    return sum;
+  };
+  dif::io::CacheStore large(folder.path, [](std::string_view) {});
+  if (const auto found = large.find_large(key(), checksum_of))
+    dif::fuzz::promise(std::ranges::equal(found->bytes, file.subspan(4096)), "large data follows its page");
   const auto found = store.find(key());
   dif::fuzz::promise(found.has_value() == (warnings == 0), "what is not used is said once");
   if (!found) return;
@@ -62,5 +70,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   payload.insert(payload.end(), bytes.begin(), bytes.end());
   if (size % 2 == 1) std::ranges::reverse(payload);  // of another key
   look_for(dif::io::seal(dif::io::kCacheKind, 1, payload));
+  payload.resize(4096 - dif::io::kEnvelopeHeaderBytes);
+  std::vector<std::byte> file = dif::io::seal(dif::io::kCacheKind, 2, payload);
+  file.insert(file.end(), bytes.begin(), bytes.end());
+  look_for(file);
   return 0;
 }

@@ -157,6 +157,7 @@ class Doctor {
       if (!parsed.is_object() || !parsed.contains(list) || !parsed[list].is_array()) return;
       for (const ordered_json& entry : parsed[list]) {
         if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) continue;
+        if (entry["name"] == "driver" && !text.empty()) continue;  // its devices have said it
         text += fmt::format("{}{}", text.empty() ? "" : ", ", entry["name"].get<std::string>());
         for (const char* key : {"version", "driver"})
           if (entry.contains(key) && entry[key].is_string())

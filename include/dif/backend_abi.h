@@ -76,7 +76,10 @@ typedef struct dif_trace_event {
 enum {
   /* Operations that the device's kernels decline may run on the host, with copies of their operands and
    * results in each run; the report counts them. Without this flag such a program is refused in prepare. */
-  DIF_CONTEXT_ALLOW_HOST_FALLBACK = 1u
+  DIF_CONTEXT_ALLOW_HOST_FALLBACK = 1u,
+  /* Copies of weights in layouts of the backend's own are kept in cache_dir and mapped from there, so that
+   * processes share them. A backend without such copies ignores it. */
+  DIF_CONTEXT_KEEP_WEIGHT_CACHE = 2u
 };
 
 #define DIF_WEIGHT_CACHE_OFF UINT32_MAX

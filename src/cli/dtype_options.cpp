@@ -43,14 +43,15 @@ DtypeOptions::DtypeOptions(CLI::App& app) {
 }
 
 Result<DType> parse_dtype(const std::string& option, const std::string& name,
-                          std::initializer_list<DType> legal) {
+                          std::initializer_list<DType> legal, std::string_view other) {
   const auto dtype = dtype_from_name(name);
   std::string names;
   for (const DType candidate : legal) {
     if (dtype == candidate) return candidate;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype_name(candidate));
   }
-  return invalid_input("{} {}: expected one of {}", option, io::printable(name, 40), names);
+  return invalid_input("{} {}: expected one of {}{}{}", option, io::printable(name, 40), names,
+                       other.empty() ? "" : ", ", other);
 }
 
 DType auto_dtype(const std::string& probe, const std::string& name, int device, std::string* choice) {

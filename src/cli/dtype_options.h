@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "dif/dtype.h"
 #include "dif/status.h"
@@ -24,9 +25,10 @@ struct DtypeOptions {
   std::string state_dtype = "f32";
 };
 
-/// The dtype of that name if it is one of `legal`. Errors: InvalidInput, naming the option and what is legal.
+/// The dtype of that name if it is one of `legal`. Errors: InvalidInput, naming the option and what is legal:
+/// also `other`, a word that the caller has understood before.
 Result<DType> parse_dtype(const std::string& option, const std::string& name,
-                          std::initializer_list<DType> legal);
+                          std::initializer_list<DType> legal, std::string_view other = {});
 
 /// What --dtype auto means on a backend: the default_dtype of the device in its probe document, f32 when it
 /// names none. `choice` says which and why.

@@ -55,16 +55,18 @@ void expect_number(CLI::Option* option, double low, double high) {
   expect_in_range(option, low, high, fmt::format("a number from {} to {}", low, high));
 }
 
+constexpr std::string_view kWeightCacheOnDisk = "disk";
+
 Result<std::uint64_t> parse_weight_cache(const std::string& text) {
   if (text == "off") return 0;
-  if (text == "auto") {
+  if (text == "auto" || text == kWeightCacheOnDisk) {
     const std::uint64_t available = read_machine().memory_available_bytes;
     return available == 0 ? UINT64_MAX : available / 2;
   }
   const auto mib = parse_whole_text<std::int64_t>(text);
   if (!mib || *mib < 1 || *mib > kMaxMemoryMib)
-    return invalid_input("--weight-cache {}: expected off, auto, or 1 to {} MiB", io::printable(text, 40),
-                         kMaxMemoryMib);
+    return invalid_input("--weight-cache {}: expected off, auto, disk, or 1 to {} MiB",
+                         io::printable(text, 40), kMaxMemoryMib);
   return static_cast<std::uint64_t>(*mib) << 20;
 }
 
@@ -81,7 +83,8 @@ BackendOptions::BackendOptions(CLI::App& app) {
       app.add_option("--memory-cap-mib", memory_cap_mib, "device memory that may be held; 0 = no cap"), 0,
       kMaxMemoryMib);
   app.add_option("--weight-cache", weight_cache,
-                 "memory for weights repacked for speed: off, auto (half of what is available), or MiB")
+                 "memory for weights repacked for speed: off, auto (half of what is available), MiB, or disk "
+                 "(auto, kept in the cache folder and shared by all processes)")
       ->capture_default_str();
   app.add_option(
       "--cache-dir", cache_dir,
@@ -143,6 +146,11 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
   options.allow_host_fallback = allow_host_fallback;
   options.cache_folder = cache_folder();
   DIF_ASSIGN(options.weight_cache_bytes, parse_weight_cache(weight_cache));
+  options.keep_weight_cache = weight_cache == kWeightCacheOnDisk;
+  if (options.keep_weight_cache && options.cache_folder.empty())
+    return invalid_input(
+        "--weight-cache disk: there is no cache folder; leave out --no-cache, or name one with "
+        "--cache-dir");
   if (!options.cancelled) options.cancelled = stop_requested;
   if (!options.log)
     options.log = [](int level, const char* sentence) {

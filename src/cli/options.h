@@ -22,8 +22,8 @@ void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_
 /// Refuses anything but a decimal number in the range; NaN and infinity are in none.
 void expect_number(CLI::Option* option, double low, double high);
 
-/// Bytes of --weight-cache: off is 0, auto half of the memory that is available now, else MiB. Errors:
-/// InvalidInput.
+/// Bytes of --weight-cache: off is 0, auto and disk half of the memory that is available now, else MiB.
+/// Errors: InvalidInput.
 Result<std::uint64_t> parse_weight_cache(const std::string& text);
 
 /// Why a backend cannot be used on this machine, in its own words; empty when it can, as far as it knows.

@@ -269,7 +269,7 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return ok();
 }
 
-Status AtomicFile::commit() {
+Status AtomicFile::commit(Flush flush) {
   DIF_CHECK(fd_ >= 0);
   DIF_TRY(flush_buffer());
   if (written_ == 0 && !direct_) {
@@ -278,7 +278,7 @@ Status AtomicFile::commit() {
     fd_ = open_file(temporary_.c_str(), O_WRONLY);
     if (fd_ < 0) return write_error(shown_, errno);
   }
-  if (!flush_to_disk(fd_)) return write_error(shown_, errno);
+  if (flush == Flush::kToDisk && !flush_to_disk(fd_)) return write_error(shown_, errno);
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return write_error(shown_, errno);
   if (direct_) return ok();
   if (injected_fault() || ::rename(temporary_.c_str(), target_.c_str()) != 0)
@@ -286,7 +286,7 @@ Status AtomicFile::commit() {
   const fs::path folder = temporary_.parent_path();
   temporary_.clear();
   disarm(std::exchange(pending_, nullptr));
-  flush_folder(folder);
+  if (flush == Flush::kToDisk) flush_folder(folder);
   return ok();
 }
 

@@ -40,8 +40,11 @@ class AtomicFile {
   const std::filesystem::path& temporary_path() const { return temporary_; }
   const std::filesystem::path& target() const { return shown_; }
 
+  enum class Flush { kToDisk, kLater };
   /// Flushes and gives the file its final name. Pre: called at most once; nothing is written afterwards.
-  Status commit();
+  /// kLater: for what can be made again. The system writes it when it likes to, and after a loss of power the
+  /// file may hold anything.
+  Status commit(Flush flush = Flush::kToDisk);
 
  private:
   AtomicFile() = default;

@@ -4,12 +4,12 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <system_error>
 #include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "io/atomic_file.h"
 #include "io/sealed_envelope.h"
 
 namespace dif::io {
@@ -18,12 +18,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 1, kLargeVersion = 2, kSecretVersion = 3;
 constexpr std::string_view kEnding = ".difcache";
 constexpr std::string_view kTemporaryEnding = ".tmp";
 /// Where the data begins in the file, and how much of the payload comes before it.
 constexpr std::size_t kDataAt = 128;
 constexpr std::size_t kHeadBytes = kDataAt - kEnvelopeHeaderBytes;
+/// The same of a large entry: a page.
+constexpr std::size_t kLargeDataAt = 4096;
+constexpr std::string_view kSecretName = "secret";
 /// A temporary that nobody has written to for so long belongs to a process that was killed.
 constexpr auto kAbandonedAfter = std::chrono::hours(1);
 
@@ -34,6 +37,16 @@ Head head_of(const CacheKey& key) {
   const Digest digest = key.digest();
   std::memcpy(head.data(), digest.data(), digest.size());
   return head;
+}
+
+/// What is sealed of a large entry.
+std::vector<std::byte> large_head(const CacheKey& key, std::uint64_t bytes,
+                                  const CacheStore::Checksum& checksum) {
+  std::vector<std::byte> payload(kLargeDataAt - kEnvelopeHeaderBytes);
+  std::ranges::copy(head_of(key), payload.begin());
+  std::memcpy(payload.data() + kHeadBytes, &bytes, sizeof(bytes));
+  std::ranges::copy(checksum, payload.begin() + kHeadBytes + sizeof(bytes));
+  return payload;
 }
 
 void append_field(std::string& to, std::string_view field, std::string_view value) {
@@ -111,14 +124,18 @@ void CacheStore::trouble(const Error& error) {
   warn_(fmt::format("the cache is not used: {}", error.message));
 }
 
-std::optional<CachedBytes> CacheStore::find(const CacheKey& key) {
+std::optional<MappedFile> CacheStore::open(const fs::path& path) {
   if (!is_on()) return std::nullopt;
-  const fs::path path = path_of(key);
   Result<MappedFile> file = MappedFile::open(path);
-  if (!file) {
-    if (file.error().code != ErrorCode::kNotFound) trouble(file.error());
-    return std::nullopt;
-  }
+  if (file) return std::move(*file);
+  if (file.error().code != ErrorCode::kNotFound) trouble(file.error());
+  return std::nullopt;
+}
+
+std::optional<CachedBytes> CacheStore::find(const CacheKey& key) {
+  const fs::path path = path_of(key);
+  std::optional<MappedFile> file = open(path);
+  if (!file) return std::nullopt;
   const auto view = view_sealed(file->bytes(), path.native(), kCacheKind, {kVersion});
   if (!view) {
     trouble(view.error());
@@ -133,9 +150,34 @@ std::optional<CachedBytes> CacheStore::find(const CacheKey& key) {
     trouble({ErrorCode::kInvalidInput, fmt::format("{} is the entry of another key", path.native())});
     return std::nullopt;
   }
-  std::error_code ignored;  // a folder that cannot be written keeps its order of removal
-  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+  note_use(path);
   const std::span<const std::byte> bytes = view->payload.subspan(head.size());
+  return CachedBytes{std::move(*file), bytes};
+}
+
+std::optional<CachedBytes> CacheStore::find_large(const CacheKey& key, const MakeChecksum& checksum_of) {
+  const fs::path path = path_of(key);
+  std::optional<MappedFile> file = open(path);
+  if (!file) return std::nullopt;
+  const std::span<const std::byte> sealed =
+      file->bytes().first(std::min<std::size_t>(kLargeDataAt, file->bytes().size()));
+  const auto view = view_sealed(sealed, path.native(), kCacheKind, {kLargeVersion});
+  if (!view) {
+    trouble(view.error());
+    return std::nullopt;
+  }
+  const std::span<const std::byte> bytes = file->bytes().subspan(sealed.size());
+  const bool right = std::ranges::equal(view->payload, large_head(key, bytes.size(), checksum_of(bytes)));
+  if (const Status whole = file->check(); !whole) {
+    trouble(whole.error());
+    return std::nullopt;
+  }
+  if (!right) {
+    trouble(
+        {ErrorCode::kInvalidInput, fmt::format("{} is damaged, or the entry of another key", path.native())});
+    return std::nullopt;
+  }
+  note_use(path);
   return CachedBytes{std::move(*file), bytes};
 }
 
@@ -144,24 +186,70 @@ bool CacheStore::store(const CacheKey& key, std::span<const std::span<const std:
   const Head head = head_of(key);
   std::vector<std::span<const std::byte>> payload = {head};
   payload.insert(payload.end(), parts.begin(), parts.end());
-  std::uint64_t bytes = 0;
-  for (const std::span<const std::byte> part : payload) bytes += part.size();
-  if (bytes > max_bytes_) return false;
+  return write(key, seal_header(kCacheKind, kVersion, payload), payload, AtomicFile::Flush::kToDisk);
+}
 
+bool CacheStore::store_large(const CacheKey& key, std::span<const std::byte> bytes,
+                             const MakeChecksum& checksum_of) {
+  if (!is_on()) return false;
+  const std::vector<std::byte> head = large_head(key, bytes.size(), checksum_of(bytes));
+  const std::span<const std::byte> sealed[] = {head}, parts[] = {head, bytes};
+  return write(key, seal_header(kCacheKind, kLargeVersion, sealed), parts, AtomicFile::Flush::kLater);
+}
+
+bool CacheStore::write(const CacheKey& key, std::span<const std::byte> header,
+                       std::span<const std::span<const std::byte>> parts, AtomicFile::Flush flush) {
+  std::uint64_t bytes = 0;
+  for (const std::span<const std::byte> part : parts) bytes += part.size();
+  if (bytes > max_bytes_) return false;
   const fs::path path = path_of(key);
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  const Status written = write_atomically(path, [&](AtomicFile& file) -> Status {
-    DIF_TRY(file.write(seal_header(kCacheKind, kVersion, payload)));
-    for (const std::span<const std::byte> part : payload) DIF_TRY(file.write(part));
-    return ok();
-  });
+  const Status written = [&]() -> Status {
+    DIF_ASSIGN(AtomicFile file, AtomicFile::create(path));
+    DIF_TRY(file.write(header));
+    for (const std::span<const std::byte> part : parts) DIF_TRY(file.write(part));
+    return file.commit(flush);
+  }();
   if (!written) {
     trouble(written.error());
     return false;
   }
   make_room();
   return true;
+}
+
+std::optional<Digest> CacheStore::secret() {
+  const fs::path path = folder_ / kSecretName;
+  const auto read = [&]() -> std::optional<Digest> {
+    const std::optional<MappedFile> file = open(path);
+    if (!file) return std::nullopt;
+    const auto view = view_sealed(file->bytes(), path.native(), kCacheKind, {kSecretVersion});
+    Digest found{};
+    if (!view || view->payload.size() != found.size()) return std::nullopt;
+    std::memcpy(found.data(), view->payload.data(), found.size());
+    return found;
+  };
+  if (!is_on()) return std::nullopt;
+  if (const auto kept = read()) return kept;
+  std::random_device random;
+  std::array<std::uint32_t, sizeof(Digest) / sizeof(std::uint32_t)> drawn;
+  for (std::uint32_t& word : drawn) word = random();
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  const Status written = [&]() -> Status {
+    DIF_ASSIGN(AtomicFile file, AtomicFile::create(path));
+    fs::permissions(file.temporary_path(), fs::perms::owner_read | fs::perms::owner_write, error);
+    DIF_TRY(file.write(seal(kCacheKind, kSecretVersion, std::as_bytes(std::span(drawn)))));
+    return file.commit();
+  }();
+  if (!written) trouble(written.error());
+  return read();  // another process may have written its own meanwhile
+}
+
+void CacheStore::note_use(const fs::path& path) {
+  std::error_code ignored;  // a folder that cannot be written keeps its order of removal
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
 }
 
 void CacheStore::make_room() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "dif/status.h"
+#include "io/atomic_file.h"
 #include "io/digest.h"
 #include "io/mapped_file.h"
 
@@ -47,8 +49,10 @@ struct CachedBytes {
 /// Any number of processes may use one folder: an entry appears complete under its name or not at all, and
 /// one that is removed stays readable for those who have it mapped. One thread at a time for each store.
 ///
-/// An entry is a sealed file (io/sealed_envelope.h) FOLDER/AREA/<64 hexadecimal characters of its
-/// key>.difcache, whose payload is the key's digest, zeros up to byte 128 of the file, and the data.
+/// A small entry is a sealed file (io/sealed_envelope.h) FOLDER/AREA/<64 hexadecimal characters of its
+/// key>.difcache, whose payload is the key's digest, zeros up to byte 128 of the file, and the data. Of a
+/// large one the first 4096 bytes are sealed: the key's digest, zeros up to byte 128, number of bytes (u64
+/// little-endian) and checksum of the data, zeros; the data follows.
 class CacheStore {
  public:
   using Warn = std::function<void(std::string_view sentence)>;
@@ -68,8 +72,24 @@ class CacheStore {
     return store(key, std::span(&bytes, 1));
   }
 
+  /// Large data, whose SHA-256 would take longer than to make it again: the caller has a faster way to tell
+  /// damaged bytes. The data begins at a page and is not flushed to the disk.
+  using Checksum = std::array<std::byte, 16>;
+  using MakeChecksum = std::function<Checksum(std::span<const std::byte>)>;
+  std::optional<CachedBytes> find_large(const CacheKey& key, const MakeChecksum& checksum_of);
+  bool store_large(const CacheKey& key, std::span<const std::byte> bytes, const MakeChecksum& checksum_of);
+
+  /// 32 random bytes that belong to this folder and that other users cannot read, drawn when they are first
+  /// asked for: keys for hashes with which nobody who only makes files can provoke a collision. Nothing when
+  /// the folder cannot keep them.
+  std::optional<Digest> secret();
+
  private:
   void trouble(const Error& error);
+  std::optional<MappedFile> open(const std::filesystem::path& path);
+  bool write(const CacheKey& key, std::span<const std::byte> header,
+             std::span<const std::span<const std::byte>> parts, AtomicFile::Flush flush);
+  static void note_use(const std::filesystem::path& path);
   void make_room();
   std::filesystem::path path_of(const CacheKey& key) const;
 

@@ -72,6 +72,58 @@ TEST(CacheStore, WithoutAFolderKeepsNothingAndSaysNothing) {
   EXPECT_TRUE(f.warnings.empty());
 }
 
+CacheStore::Checksum sum_of(std::span<const std::byte> bytes) {
+  CacheStore::Checksum sum{};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    sum[i % sum.size()] = static_cast<std::byte>(std::to_integer<int>(sum[i % sum.size()]) * 3 +
+                                                 std::to_integer<int>(bytes[i]) + 1);
+  return sum;
+}
+
+TEST(CacheStore, LargeDataBeginsAtAPageAndEveryChangedByteIsNoticed) {
+  Fixture f;
+  const std::string data(9000, 'd');
+  CacheStore store = f.open();
+  EXPECT_TRUE(store.store_large(key_of("x"), as_bytes(data), sum_of));
+  {
+    const auto found = store.find_large(key_of("x"), sum_of);
+    EXPECT_EQ(text_of(found), data);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(found->bytes.data()) % 4096, 0U);
+  }
+  EXPECT_TRUE(f.warnings.empty());
+  EXPECT_EQ(text_of(f.open().find(key_of("x"))), "nothing") << "it is no small entry";
+  const std::string good = slurp(f.file_of(key_of("x")));
+  ASSERT_EQ(good.size(), 4096 + data.size());
+  for (std::size_t at = 0; at < good.size(); at += at < 200 ? 1 : 97) {
+    std::string bad = good;
+    bad[at] ^= 16;
+    spit(f.file_of(key_of("x")), bad);
+    f.warnings.clear();
+    EXPECT_EQ(text_of(f.open().find_large(key_of("x"), sum_of)), "nothing") << at;
+    EXPECT_EQ(f.warnings.size(), 1U) << at;
+  }
+  for (const std::size_t size : {0UL, 10UL, 100UL, 4000UL, 4096UL, good.size() - 1}) {
+    spit(f.file_of(key_of("x")), good.substr(0, size));
+    EXPECT_EQ(text_of(f.open().find_large(key_of("x"), sum_of)), "nothing") << size;
+  }
+}
+
+TEST(CacheStore, ItsSecretStaysAndIsOfItsFolder) {
+  Fixture f, other;
+  const auto secret = f.open().secret();
+  ASSERT_TRUE(secret);
+  EXPECT_EQ(f.open().secret(), secret);
+  EXPECT_NE(other.open().secret(), secret);
+  EXPECT_EQ(fs::status(f.folder / "cache" / "secret").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+  spit(f.folder / "cache" / "secret", "damaged");
+  const auto drawn = f.open().secret();
+  ASSERT_TRUE(drawn);
+  EXPECT_NE(drawn, secret);
+  EXPECT_FALSE(CacheStore("").secret());
+  EXPECT_FALSE(CacheStore("/dev/null/cache").secret());
+}
+
 TEST(CacheStore, ADamagedEntryIsNotThereAndIsWrittenAgain) {
   const std::string good = [] {
     Fixture f;

@@ -434,10 +434,9 @@ class Loop {
 
 namespace dif::runtime {
 
-Status expect_only_device(const char* backend, const DeviceOptions& options) {
+Status expect_only_device(const DeviceOptions& options) {
   if (options.device == 0) return ok();
-  return fail(ErrorCode::kUnavailable, "backend {} has no device {}; its only one is 0", backend,
-              options.device);
+  return fail(ErrorCode::kUnavailable, "there is no device {}; the only one is 0", options.device);
 }
 
 }  // namespace dif::runtime
@@ -460,7 +459,7 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
     constexpr std::size_t kLeast = offsetof(dif_context_options, weight_cache_mib);
     DIF_TRY(check_size(options->struct_size, kLeast, "dif_context_options"));
     auto result = std::make_unique<dif_context>();
-    if ((options->flags & ~DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0)
+    if ((options->flags & ~(DIF_CONTEXT_ALLOW_HOST_FALLBACK | DIF_CONTEXT_KEEP_WEIGHT_CACHE)) != 0)
       return invalid_input("context flags {:#x} are unknown", options->flags);
     result->definition = &definition;
     std::memcpy(&result->options, options, std::min<std::size_t>(options->struct_size, sizeof(*options)));
@@ -479,6 +478,7 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
                                     options->memory_cap_bytes,
                                     weight_cache_bytes(result->options),
                                     options->cache_dir == nullptr ? "" : options->cache_dir,
+                                    (options->flags & DIF_CONTEXT_KEEP_WEIGHT_CACHE) != 0,
                                     {},
                                     result->weights.least_free_bytes};
     if (options->log != nullptr)

@@ -20,6 +20,7 @@ struct DeviceOptions {
   std::uint64_t cap_bytes = 0;                                      ///< 0 = no cap
   std::uint64_t weight_cache_bytes = UINT64_MAX;                    ///< bound on packed copies of weights
   std::string cache_folder;                                         ///< empty = keep nothing on disk
+  bool keep_weight_cache = false;                                   ///< copies of weights in cache_folder too
   std::function<void(int level, const std::string& sentence)> log;  ///< may be empty
   std::uint64_t least_free_bytes = 0;  ///< of the device: no allocation goes below; 0 = no matter
 };
@@ -39,8 +40,9 @@ struct BackendDefinition {
   std::span<const KernelEntry> (*host_fallback)() = nullptr;
 };
 
-/// For create_device of a backend with one device. Errors: Unavailable (names backend and index).
-Status expect_only_device(const char* backend, const DeviceOptions& options);
+/// For create_device of a backend with one device. Errors: Unavailable (names the index; the host names the
+/// backend).
+Status expect_only_device(const DeviceOptions& options);
 
 namespace internal {
 /// `document` keeps what *json points to.

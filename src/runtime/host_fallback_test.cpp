@@ -71,7 +71,7 @@ std::span<const KernelEntry> host_kernels() {
 constexpr BackendDefinition kFar = {
     .name = "far",
     .create_device = [](const DeviceOptions& options) -> Result<std::unique_ptr<Device>> {
-      DIF_TRY(expect_only_device("far", options));
+      DIF_TRY(expect_only_device(options));
       return std::unique_ptr<Device>(new FarDevice());
     },
     .kernels = []() -> std::span<const KernelEntry> {
@@ -174,7 +174,7 @@ TEST_F(Far, HasOneDevice) {
   options.struct_size = sizeof(options);
   options.device = 1;
   EXPECT_EQ(api.context_create(&options, &context, &error), DIF_ERROR_UNAVAILABLE);
-  EXPECT_STREQ(text, "backend far has no device 1; its only one is 0");
+  EXPECT_STREQ(text, "there is no device 1; the only one is 0");
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLi
   raw.struct_size = sizeof(raw);
   raw.device = chosen.device;
   raw.threads = chosen.threads;
-  raw.flags = chosen.allow_host_fallback ? DIF_CONTEXT_ALLOW_HOST_FALLBACK : 0;
+  raw.flags = (chosen.allow_host_fallback ? DIF_CONTEXT_ALLOW_HOST_FALLBACK : 0) |
+              (chosen.keep_weight_cache ? DIF_CONTEXT_KEEP_WEIGHT_CACHE : 0);
   raw.memory_cap_bytes = chosen.memory_cap_bytes;
   raw.weight_cache_mib = weight_cache_mib(chosen.weight_cache_bytes);
   raw.cache_dir = chosen.cache_folder.empty() ? nullptr : chosen.cache_folder.c_str();

@@ -26,6 +26,7 @@ struct ContextOptions {
   /// Bound on copies of weights in layouts of the backend's own: 0 = none, UINT64_MAX = no bound; in MiB.
   std::uint64_t weight_cache_bytes = UINT64_MAX;
   std::string cache_folder;
+  bool keep_weight_cache = false;  ///< such copies are kept in cache_folder, for all processes
   /// Operations that the device declines may run on the host; reports count them.
   bool allow_host_fallback = false;
   WeightOptions weights;

@@ -74,7 +74,7 @@ TEST_F(OpenCl, RefusesADeviceThatIsNotThere) {
   fail("difprobe", {"--backend", "opencl", "--device", "99"}, 3, "backend opencl has no device 99");
   for (const std::string backend : {"cpu", "reference", "null"})
     fail("dif", {"generate", "x", "--backend", backend, "--device", "1"}, 3,
-         "backend " + backend + " has no device 1; its only one is 0");
+         "backend " + backend + ": there is no device 1; the only one is 0");
 }
 
 }  // namespace

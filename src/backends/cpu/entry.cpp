@@ -10,10 +10,14 @@
 namespace dif::cpu {
 
 static Result<std::unique_ptr<runtime::Device>> create_device(const runtime::DeviceOptions& options) {
-  DIF_TRY(runtime::expect_only_device("cpu", options));
+  DIF_TRY(runtime::expect_only_device(options));
   const unsigned threads = options.threads != 0 ? options.threads : usable_cpus();
+  io::CacheStore store(options.keep_weight_cache ? options.cache_folder : "",
+                       [log = options.log](std::string_view sentence) {
+                         if (log) log(DIF_LOG_WARNING, std::string(sentence));
+                       });
   return std::unique_ptr<runtime::Device>(
-      new CpuDevice(options.cap_bytes, threads, options.weight_cache_bytes));
+      new CpuDevice(options.cap_bytes, threads, options.weight_cache_bytes, std::move(store)));
 }
 
 constexpr runtime::BackendDefinition kBackend = {

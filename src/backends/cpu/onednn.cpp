@@ -20,4 +20,10 @@ std::string layout_name(std::span<const std::byte> description, DType storage) {
          std::string(reinterpret_cast<const char*>(description.data()), description.size());
 }
 
+std::string onednn_identity() {
+  const dnnl_version_t* const version = dnnl::version();
+  return fmt::format("{}.{}.{} {} isa {}", version->major, version->minor, version->patch, version->hash,
+                     static_cast<int>(dnnl::get_effective_cpu_isa()));
+}
+
 }  // namespace dif::cpu

@@ -24,6 +24,10 @@ dnnl::stream& onednn_stream();
 /// oneDNN's memory descriptor.
 std::string layout_name(std::span<const std::byte> description, DType storage);
 
+/// Version and instruction set of oneDNN in this process: what its layouts depend on beside their
+/// description.
+std::string onednn_identity();
+
 /// Runs `call`, which may throw dnnl::error or bad_alloc. Error: Internal with what oneDNN said.
 template <class Call>
 Status onednn_guarded(const char* what, Call&& call) {

@@ -3,35 +3,49 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "backends/cpu/fingerprint.h"
 #include "backends/cpu/host_buffer.h"
+#include "io/cache_store.h"
 #include "runtime/kernel.h"
 
 namespace dif::cpu {
 
-/// Two numbers that differ for different bytes, but for a chance of about 2^-64: a universal hash keyed by
-/// numbers that are drawn when the process starts, so that no file can be made to collide. Spread over the
-/// threads. Source: Black et al. 1999 (UMAC: NH, and a polynomial over it).
-struct Fingerprint {
-  std::uint64_t first = 0, second = 0;
-  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+/// Packed weights: memory of this process, or an entry of the cache folder that all processes share.
+class PackedBytes {
+ public:
+  explicit PackedBytes(HostBuffer buffer) : buffer_(std::move(buffer)) {}
+  explicit PackedBytes(io::CachedBytes mapped) : mapped_(std::move(mapped)) {}
+
+  /// Only read: a mapped entry cannot be written. Not const, since that is what oneDNN wants to be given.
+  std::byte* data() const { return mapped_ ? const_cast<std::byte*>(mapped_->bytes.data()) : buffer_.data(); }
+  std::size_t bytes() const { return mapped_ ? mapped_->bytes.size() : buffer_.bytes(); }
+
+ private:
+  HostBuffer buffer_;
+  std::optional<io::CachedBytes> mapped_;
 };
-Fingerprint fingerprint(std::span<const std::byte> bytes);
 
 /// Packed copies of weights that one context holds. The same weights in the same layout are packed once a
-/// process: programs and contexts that need them share the copy while one of them lives.
+/// process: programs and contexts that need them share the copy while one of them lives. With a store they
+/// are packed once a machine, and all processes share the pages.
 class WeightCache {
  public:
   /// `budget_bytes`: what copies may take together, those that others hold too included.
-  explicit WeightCache(std::uint64_t budget_bytes) : budget_(budget_bytes) {}
+  /// `store` keeps copies between processes, at most `kept_bytes` of one context so that they do not drive
+  /// each other out; it is asked by one thread at a time, and one that is off keeps nothing.
+  explicit WeightCache(std::uint64_t budget_bytes, io::CacheStore store = io::CacheStore({}),
+                       std::uint64_t kept_bytes = io::CacheStore::kDefaultMaxBytes / 4 * 3);
 
   struct Packed {
-    bool kept = false;                         ///< false: it would exceed the budget
-    std::uint64_t new_bytes = 0;               ///< zero when somebody had packed it already
-    std::shared_ptr<const HostBuffer> buffer;  ///< null when it is not kept, or only planned
+    bool kept = false;                          ///< false: it would exceed the budget
+    std::uint64_t new_bytes = 0;                ///< zero when this process had it already
+    std::shared_ptr<const PackedBytes> buffer;  ///< null when it is not kept, or only planned
   };
   /// The packed form of `source`, `bytes` long, made by `pack` unless it is there. `layout` names everything
   /// beside the source that the packed bytes depend on. Throws std::bad_alloc and what `pack` throws.
@@ -43,10 +57,15 @@ class WeightCache {
 
  private:
   bool has_room(std::uint64_t bytes);
+  PackedBytes from_store(const io::CacheKey& key, std::uint64_t bytes,
+                         const std::function<void(std::byte*)>& pack);
 
   const std::uint64_t budget_;
+  io::CacheStore store_;
+  std::optional<FingerprintKeys> keys_;  ///< of the store; none: it is off
+  std::uint64_t kept_left_;
   std::uint64_t planned_ = 0;
-  std::vector<std::weak_ptr<const HostBuffer>> held_;
+  std::vector<std::weak_ptr<const PackedBytes>> held_;
 };
 
 /// Packs a constant operand of a request through the cache of its device (one without a bound for a request

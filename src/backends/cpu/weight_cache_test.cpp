@@ -3,14 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/testing.h"
+#include "io/test_files.h"
 #include "ops/conv2d/conv2d.op.h"
 #include "ops/linear/linear.op.h"
+#include "tests/support/paths.h"
 
 namespace dif::cpu {
 namespace {
@@ -103,6 +106,102 @@ TEST_F(CacheTest, APlanCountsWhatWouldBeHeld) {
   EXPECT_EQ(cache.plan(500).buffer, nullptr);
 }
 
+TEST(Fingerprint, IsTheSameForTheSameSecretAlone) {
+  const std::vector<std::uint8_t> bytes(5000, 7);
+  io::Digest secret{}, other{};
+  other[0] = 1;
+  const Fingerprint hash = fingerprint(bytes_of(bytes), FingerprintKeys(secret));
+  EXPECT_EQ(fingerprint(bytes_of(bytes), FingerprintKeys(secret)), hash);
+  EXPECT_FALSE(fingerprint(bytes_of(bytes), FingerprintKeys(other)) == hash);
+  EXPECT_FALSE(fingerprint(bytes_of(bytes)) == hash);
+}
+
+/// Two processes, as far as the folder is concerned: what the first one holds is gone before the second one
+/// asks.
+class KeptWeights : public CacheTest {
+ protected:
+  static constexpr std::uint64_t kBytes = 2U << 20;
+
+  /// The content of what a process is given.
+  std::vector<std::byte> ask(std::uint8_t content, std::uint64_t kept_bytes = UINT64_MAX) {
+    WeightCache cache(UINT64_MAX,
+                      io::CacheStore(folder_ / "cache", [this](std::string_view) { ++n_warnings_; }),
+                      kept_bytes);
+    const auto packed = get(cache, content, "a", kBytes);
+    EXPECT_TRUE(packed.kept);
+    EXPECT_EQ(packed.new_bytes, kBytes);
+    return {packed.buffer->data(), packed.buffer->data() + packed.buffer->bytes()};
+  }
+  static std::vector<std::byte> right(std::uint8_t content) {
+    return std::vector<std::byte>(kBytes, std::byte{content});
+  }
+  std::vector<std::filesystem::path> entries() const {
+    std::vector<std::filesystem::path> found;
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(folder_ / "cache" / "packed-weights", none))
+      found.push_back(file.path());
+    return found;
+  }
+
+  test::ScratchDir folder_;
+  int n_warnings_ = 0;
+};
+
+TEST_F(KeptWeights, AreFoundByTheNextProcess) {
+  EXPECT_EQ(ask(1), right(1));
+  EXPECT_EQ(ask(2), right(2));
+  EXPECT_EQ(n_packed_, 2);
+  EXPECT_EQ(ask(1), right(1));
+  EXPECT_EQ(ask(2), right(2));
+  EXPECT_EQ(n_packed_, 2);
+  EXPECT_EQ(entries().size(), 2U);
+  EXPECT_EQ(n_warnings_, 0);
+}
+
+TEST_F(KeptWeights, AreOnlyAsManyAsOneContextMayKeep) {
+  ask(1, kBytes - 1);
+  EXPECT_TRUE(entries().empty());
+  ask(1, kBytes);
+  EXPECT_EQ(entries().size(), 1U);
+}
+
+TEST_F(KeptWeights, ArePackedAgainWhereTheEntryIsDamagedTruncatedOrForeign) {
+  ask(1);
+  ask(2);
+  const auto files = entries();
+  ASSERT_EQ(files.size(), 2U);
+  const std::string good = io::slurp(files[0]), foreign = io::slurp(files[1]);
+  std::string in_the_data = good, in_the_head = good;
+  in_the_data[good.size() - 12345] ^= 4;
+  in_the_head[100] ^= 4;
+  const std::string bad[] = {in_the_data,
+                             in_the_head,
+                             good.substr(0, good.size() - 1),
+                             good.substr(0, 4096),
+                             good.substr(0, 30),
+                             good + "x",
+                             foreign,
+                             ""};
+  for (const std::string& content : bad) {
+    io::spit(files[0], content);
+    n_packed_ = n_warnings_ = 0;
+    EXPECT_EQ(ask(1), right(1));
+    EXPECT_EQ(ask(2), right(2));
+    EXPECT_EQ(n_packed_, 1);
+    EXPECT_EQ(n_warnings_, 1);
+    EXPECT_EQ(io::slurp(files[0]), good) << "the entry is whole again";
+  }
+}
+
+TEST_F(KeptWeights, AreNotKeptWhereTheFolderCannotBeWrittenOrTheSecretIsGone) {
+  ask(1);
+  std::filesystem::remove(folder_ / "cache" / "secret");
+  EXPECT_EQ(ask(1), right(1));
+  EXPECT_EQ(n_packed_, 2) << "an entry under another secret is not found";
+  WeightCache nowhere(UINT64_MAX, io::CacheStore("/dev/null/cache"));
+  EXPECT_TRUE(get(nowhere, 3, "a", kBytes).kept);
+}
+
 std::unique_ptr<KernelRun> linear_run(DType dtype) {
   std::vector<HostTensor> operands;
   operands.push_back(random_tensor(dtype, {37, 96}, 1));
@@ -147,6 +246,29 @@ TEST(WeightBudget, ConvolutionsWithoutRoomForWeightsGiveTheSameResults) {
   EXPECT_EQ(runs[1]->kernel().prepacked_bytes(), 0U);
   for (auto& run : runs) ASSERT_TRUE(run->run());
   EXPECT_TRUE(runs[0]->y().same_bytes(runs[1]->y()));
+}
+
+TEST(WeightBudget, AProductFindsItsWeightsInTheFolderOfAnEarlierOne) {
+  const test::ScratchDir folder;
+  const auto device = [&] { return CpuDevice(0, 2, UINT64_MAX, io::CacheStore(folder / "cache")); };
+  const auto run_on = [&](CpuDevice& on) {
+    std::vector<HostTensor> operands;
+    operands.push_back(random_tensor(DType::kF16, {3, 600}, 1));
+    operands.push_back(random_tensor(DType::kF16, {900, 600}, 2));
+    KernelRun run(ops::kLinear, {}, std::move(operands), {1});
+    EXPECT_TRUE(run.make(make_upcast_linear, &on));
+    EXPECT_TRUE(run.run());
+    return std::vector<std::byte>(run.y().data(), run.y().data() + run.y().bytes());
+  };
+  CpuDevice first = device(), second = device(), without(0, 2, UINT64_MAX);
+  const auto y = run_on(first);
+  const auto n_entries = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder / "cache" / "packed-weights"), {});
+  };
+  EXPECT_EQ(n_entries(), 1);
+  EXPECT_EQ(run_on(second), y);
+  EXPECT_EQ(n_entries(), 1) << "the same key again";
+  EXPECT_EQ(run_on(without), y);
 }
 
 TEST(WeightBudget, TwoKernelsOfTheSameWeightsHoldOneCopy) {

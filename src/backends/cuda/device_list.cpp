@@ -60,7 +60,7 @@ Result<std::vector<DeviceFacts>> find_devices(const DriverApi& api) {
 Result<DeviceFacts> find_device(const DriverApi& api, int index) {
   DIF_ASSIGN(const int count, count_devices(api));
   if (index >= count)
-    return fail(ErrorCode::kUnavailable, "backend cuda has no device {}: the driver shows {}", index, count);
+    return fail(ErrorCode::kUnavailable, "there is no device {}: the driver shows {}", index, count);
   return read_facts(api, index);
 }
 

@@ -7,7 +7,7 @@
 namespace dif::reference {
 
 static Result<std::unique_ptr<runtime::Device>> create_device(const runtime::DeviceOptions& options) {
-  DIF_TRY(runtime::expect_only_device("reference", options));
+  DIF_TRY(runtime::expect_only_device(options));
   return std::unique_ptr<runtime::Device>(new runtime::HostDevice(options.cap_bytes));
 }
 
