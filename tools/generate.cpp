@@ -133,7 +133,10 @@ class Generate {
     if (!options_.no_metadata || report_.wanted()) {
       DIF_ASSIGN(model_digest_, model_digest(*model_, cache_));
     }
-    if (options_.repeat == 0) DIF_TRY(draw_batch());
+    if (options_.repeat == 0) {
+      DIF_TRY(draw_batch());
+      note_speeds(cache_, speed_conditions(backend_name_), settings_, *pipeline_, options_.batch);
+    }
     for (std::int64_t i = 0; i < options_.repeat; ++i) DIF_TRY(answer_request());
     return report_.wanted() ? write_report() : ok();
   }
@@ -211,7 +214,8 @@ class Generate {
           std::tuple("--vae-dtype", &dtypes_.vae_dtype, &settings_.vae_dtype),
           std::tuple("--state-dtype", &dtypes_.state_dtype, &settings_.state_dtype)}) {
       if (!given(option) || (dtype == &settings_.dtype && *name == "auto")) continue;
-      DIF_ASSIGN(*dtype, cli::parse_dtype(option, *name, {DType::kF32, DType::kBF16}));
+      DIF_ASSIGN(*dtype, cli::parse_dtype(option, *name, {DType::kF32, DType::kBF16},
+                                          dtype == &settings_.dtype ? "auto" : ""));
     }
     if (given("--noise-dtype") || options_.from.empty()) {
       DIF_ASSIGN(settings_.noise_dtype, cli::parse_dtype("--noise-dtype", options_.noise_dtype,
@@ -270,6 +274,10 @@ class Generate {
     return export_chain(chain, options_.emit_programs);
   }
 
+  SpeedConditions speed_conditions(const std::string& backend) const {
+    return {backend, backend_.device, static_cast<unsigned>(backend_.threads), "", ""};
+  }
+
   Result<std::shared_ptr<runtime::Context>> create_context() {
     runtime::ContextOptions options;
     DIF_TRY(streaming_.apply(options));
@@ -279,7 +287,8 @@ class Generate {
   Status dry_run() {
     DIF_ASSIGN(const auto context, create_context());
     settings_.available_bytes = available_memory(context->library().name());
-    DIF_ASSIGN(const DryRun found, dif::dry_run(*model_, context, settings_, options_.batch));
+    DIF_ASSIGN(const DryRun found, dif::dry_run(*model_, context, settings_, options_.batch, cache_,
+                                                speed_conditions(context->library().name())));
     if (report_.wanted()) {
       nlohmann::ordered_json document = cli::telemetry_document("plan-report");
       document["model"] = {{"name", model_->name()}, {"family", model_->family()}};
@@ -471,7 +480,7 @@ int run(int argc, char** argv) {
                  "(difc passes lists them)")
       ->capture_default_str();
   app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR");
-  app.add_flag("--dry-run", o.dry_run, "print programs, memory and work, and stop: nothing runs")
+  app.add_flag("--dry-run", o.dry_run, "print programs, memory, work and time, and stop: nothing runs")
       ->excludes("--plan-out");
   app.add_flag("--strict-prompt", o.strict_prompt,
                "a prompt longer than --text-tokens is an error, not a warning");

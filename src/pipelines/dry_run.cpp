@@ -48,6 +48,39 @@ PlannedStage together(std::string name, std::initializer_list<const PlannedProgr
   return stage;
 }
 
+/// The programs of a chain, and under which name their time is taken.
+struct TimedProgram {
+  const char *name, *stage;
+};
+constexpr TimedProgram kTimed[] = {{"encode", "encode"}, {"step", "denoise"}, {"decode", "decode"}};
+
+SpeedConditions conditions_of(SpeedConditions backend, const std::string& program,
+                              const GenerationSettings& settings) {
+  backend.program = program;
+  backend.dtype = dtype_name(program == "decode" ? settings.vae_dtype : settings.dtype);
+  return backend;
+}
+
+std::string time_text(const DryRun& run) {
+  std::string known, unknown;
+  for (const PlannedProgram& program : run.programs)
+    if (const std::optional<Speed>& speed = program.speed)
+      known += fmt::format("{}{} {}/s at {} a run", known.empty() ? "" : ", ", program.name,
+                           ir::amount_text(speed->flops_per_second, "FLOP"),
+                           ir::amount_text(speed->flops_a_run, "FLOP"));
+    else
+      unknown += fmt::format("{}{}", unknown.empty() ? "" : ", ", program.name);
+  if (const auto seconds = run.seconds())
+    return fmt::format(
+        "time       about {:.3g} s, without preparing the denoiser: this machine achieved {}\n", *seconds,
+        known);
+  return fmt::format(
+      "time       no estimate: no picture was drawn here with this backend, dtype and number of threads (no "
+      "record of "
+      "{})\n",
+      unknown);
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   return ir::amount_text(static_cast<double>(bytes), "B");
 }
@@ -55,7 +88,8 @@ std::string bytes_text(std::uint64_t bytes) {
 }  // namespace
 
 Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runtime::Context>& context,
-                       const GenerationSettings& settings, std::int64_t n_pictures) {
+                       const GenerationSettings& settings, std::int64_t n_pictures, io::CacheStore& speeds,
+                       const SpeedConditions& backend) {
   DIF_ASSIGN(frontends::Chain chain, build_chain(model, settings));
   DIF_TRY(optimize_chain(chain, passes_for(settings, context->library())));
   const bool guided = guidance_is_active(model, settings.guidance);
@@ -67,10 +101,38 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
   result.stages.push_back(together("encode", {&encode}));
   result.stages.push_back(together("denoise and decode", {&step, &decode}));
   result.programs = {std::move(encode), std::move(step), std::move(decode)};
-  for (const PlannedProgram& program : result.programs)
+  for (PlannedProgram& program : result.programs) {
     result.flops += program.flops * static_cast<double>(program.runs);
+    program.speed = find_speed(speeds, conditions_of(backend, program.name, settings), program.flops);
+  }
   result.available_bytes = settings.available_bytes;
   return result;
+}
+
+std::optional<double> DryRun::seconds() const {
+  double total = 0;
+  for (const PlannedProgram& program : programs) {
+    if (!program.speed) return std::nullopt;
+    total += program.flops * static_cast<double>(program.runs) / program.speed->flops_per_second;
+  }
+  return total;
+}
+
+void note_speeds(io::CacheStore& speeds, const SpeedConditions& backend, const GenerationSettings& settings,
+                 const TextToImage& pipeline, std::int64_t n_pictures) {
+  const auto runs_of = [&](std::string_view name) -> std::int64_t {
+    if (name == "encode") return pipeline.guided() ? 2 : 1;
+    return name == "step" ? settings.steps * n_pictures : n_pictures;
+  };
+  for (const TimedProgram& timed : kTimed) {
+    const auto program = std::ranges::find(pipeline.programs(), timed.name, &ProgramReport::name);
+    if (program == pipeline.programs().end()) continue;
+    double seconds = 0;
+    for (const StageTime& time : pipeline.times())
+      if (time.stage == timed.stage) seconds += time.seconds;
+    note_speed(speeds, conditions_of(backend, timed.name, settings), program->flops, runs_of(timed.name),
+               seconds);
+  }
 }
 
 std::string dry_run_text(const DryRun& run) {
@@ -92,7 +154,7 @@ std::string dry_run_text(const DryRun& run) {
                                                   : bytes_text(stage.streamed_bytes) + " are streamed");
   if (run.available_bytes != 0) text += fmt::format("  {} are available\n", bytes_text(run.available_bytes));
   text += fmt::format("work       {}\n", ir::amount_text(run.flops, "FLOP"));
-  return text;
+  return text + time_text(run);
 }
 
 ordered_json dry_run_json(const DryRun& run) {
@@ -100,7 +162,9 @@ ordered_json dry_run_json(const DryRun& run) {
                          {"stages", ordered_json::array()},
                          {"flops", run.flops},
                          {"available_bytes", run.available_bytes}};
-  for (const PlannedProgram& program : run.programs)
+  const auto seconds = run.seconds();
+  result["estimated_seconds"] = seconds ? ordered_json(*seconds) : ordered_json(nullptr);
+  for (const PlannedProgram& program : run.programs) {
     result["programs"].push_back({{"name", program.name},
                                   {"fingerprint", program.fingerprint},
                                   {"operations", program.n_operations},
@@ -112,6 +176,10 @@ ordered_json dry_run_json(const DryRun& run) {
                                   {"prepacked_bytes", program.memory.prepacked_bytes},
                                   {"streamed_bytes", program.memory.streamed_bytes},
                                   {"mapped_bytes", program.mapped_bytes}});
+    if (program.speed)
+      result["programs"].back()["achieved"] = {{"flops_per_second", program.speed->flops_per_second},
+                                               {"flops", program.speed->flops_a_run}};
+  }
   for (const PlannedStage& stage : run.stages)
     result["stages"].push_back({{"name", stage.name},
                                 {"programs", stage.programs},

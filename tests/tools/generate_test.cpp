@@ -273,7 +273,7 @@ TEST_F(Generate, RefusesOptionsThatDoNotExistAndWordsTooMany) {
   refuse({"x", "y"}, 2, "not expected: y");
   refuse({"x", "--steps"}, 2, "--steps");
   refuse({"x", "--progress", "wild"}, 2, "wild not in");
-  refuse({"x", "--dtype", "f8"}, 2, "--dtype f8: expected one of f32, bf16");
+  refuse({"x", "--dtype", "f16"}, 2, "--dtype f16: expected one of f32, bf16, auto");
   refuse({"x", "--vae-dtype", "auto"}, 2, "--vae-dtype auto: expected one of f32, bf16");
   refuse({"x", "--state-dtype", "f16"}, 2, "--state-dtype f16: expected one of f32, bf16");
   refuse({"--seed", "3"}, 2, "a prompt is needed");

@@ -157,6 +157,27 @@ TEST_F(PlanTools, ADryRunReadsNoWeightsRunsNothingAndWritesNothing) {
   EXPECT_EQ(files(), std::set<std::string>{});
 }
 
+TEST_F(PlanTools, ADryRunEstimatesItsTimeFromWhatWasDrawnBefore) {
+  const auto dry = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--dry-run", "--cache-dir", path("cache")});
+    return document("dif", generate(more)).at("dry_run");
+  };
+  EXPECT_TRUE(dry({}).at("estimated_seconds").is_null());
+  EXPECT_FALSE(dry({}).at("programs").at(1).contains("achieved"));
+  succeed("dif", generate({"-o", path("x.png"), "--cache-dir", path("cache")}));
+  const json run = dry({});
+  double seconds = 0;
+  for (const json& program : run.at("programs"))
+    seconds += program.at("flops").get<double>() * program.at("runs").get<double>() /
+               program.at("achieved").at("flops_per_second").get<double>();
+  EXPECT_GT(seconds, 0);
+  EXPECT_NEAR(run.at("estimated_seconds").get<double>(), seconds, 1e-9 * seconds);
+  EXPECT_GT(dry({"--batch", "3"}).at("estimated_seconds").get<double>(), seconds);
+  EXPECT_TRUE(dry({"--dtype", "bf16"}).at("estimated_seconds").is_null()) << "nothing was drawn in bf16";
+  const std::string text = succeed("dif", generate({"--dry-run", "--cache-dir", path("cache")}));
+  EXPECT_NE(text.find("time       about "), std::string::npos) << text;
+}
+
 TEST_F(PlanTools, WhatADryRunPredictsIsWhatARunAllocates) {
   const json planned = document("dif", generate({"--dry-run"})).at("dry_run");
   const json drawn = json::parse(succeed("dif", generate({"-o", "x.png", "--json"})));
