@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <atomic>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "io/mapped_file.h"
 
 namespace dif::io {
@@ -28,22 +26,7 @@ Result<Digest> digest_of(const MappedFile& file) {
 
 Result<std::vector<Digest>> digest_files(const std::vector<const MappedFile*>& files) {
   std::vector<Result<Digest>> results(files.size(), Result<Digest>(Digest{}));
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i; (i = next.fetch_add(1)) < files.size();) results[i] = digest_of(*files[i]);
-  };
-  const std::size_t wanted =
-      std::min<std::size_t>(files.size(), std::max(1U, std::thread::hardware_concurrency()));
-  std::vector<std::thread> helpers;
-  for (std::size_t i = 1; i < wanted; ++i) {
-    try {
-      helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // no more threads: those that run do the work
-    }
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  parallel_for(files.size(), files.size(), [&](std::size_t i) { results[i] = digest_of(*files[i]); });
 
   std::vector<Digest> digests;
   for (Result<Digest>& result : results) {

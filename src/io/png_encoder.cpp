@@ -1,14 +1,11 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <new>
-#include <system_error>
-#include <thread>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "io/atomic_file.h"
 #include "io/png.h"
 #include "io/printable.h"
@@ -19,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kMaxPngSide = 0x7fffffff;
 constexpr std::size_t kSmallestBandBytes = 256 << 10;
-constexpr unsigned kMaxThreads = 8;
+constexpr std::size_t kMaxThreads = 8;
 constexpr std::uint8_t kFilterUp = 2;
 constexpr int kRawDeflate = -15;  // no zlib header and trailer; a window of 32 KiB
 constexpr int kLevel = 1, kMemory = 9;
@@ -159,31 +156,7 @@ class Rows {
 /// The bands of a picture, by several threads. What a band holds does not depend on who packs it.
 std::vector<Band> pack_bands(const Rows& rows) {
   std::vector<Band> bands(rows.bands());
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> failures(kMaxThreads);
-  const auto work = [&](std::exception_ptr& failure) {
-    try {
-      for (std::size_t i; (i = next.fetch_add(1)) < bands.size();) bands[i] = rows.pack(i);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  };
-  const std::size_t wanted =
-      std::min<std::size_t>(bands.size(), std::clamp(std::thread::hardware_concurrency(), 1U, kMaxThreads));
-  {
-    std::vector<std::jthread> helpers;
-    helpers.reserve(wanted);
-    for (std::size_t i = 1; i < wanted; ++i) {
-      try {
-        helpers.emplace_back([&work, &failure = failures[i]] { work(failure); });
-      } catch (const std::system_error&) {
-        break;  // no more threads: those that run do the work
-      }
-    }
-    work(failures[0]);
-  }
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  parallel_for(bands.size(), kMaxThreads, [&](std::size_t i) { bands[i] = rows.pack(i); });
   return bands;
 }
 

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "frontends/family.h"
 #include "ir/program_file.h"
 #include "pipelines/flow_schedule.h"
@@ -93,6 +94,9 @@ opt::Pipeline passes_for(const GenerationSettings& settings, const runtime::Back
 
 namespace {
 
+constexpr std::size_t kRowsAtATime = 64, kMostPixelThreads = 8;
+constexpr std::int64_t kPositionsAtATime = 16;
+
 /// Levels 0 .. 255 of values from -1 to 1, in a loop that the compiler turns into vectors.
 void to_levels(const float* values, std::size_t count, std::uint8_t* levels) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -109,22 +113,27 @@ void to_levels(const float* values, std::size_t count, std::uint8_t* levels) {
 io::Image to_pixels(std::span<const float> image, std::int64_t width, std::int64_t height) {
   io::Image result(static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height), 3);
   const auto columns = static_cast<std::size_t>(width), rows = static_cast<std::size_t>(height);
-  std::vector<std::uint8_t> line(3 * columns);
-  for (std::size_t row = 0; row < rows; ++row) {
-    for (std::size_t c = 0; c < 3; ++c)
-      to_levels(image.data() + (c * rows + row) * columns, columns, line.data() + c * columns);
-    std::uint8_t* const out = result.pixels.data() + row * columns * 3;
-    for (std::size_t i = 0; i < columns; ++i)
-      for (std::size_t c = 0; c < 3; ++c) out[i * 3 + c] = line[c * columns + i];
-  }
+  parallel_for((rows + kRowsAtATime - 1) / kRowsAtATime, kMostPixelThreads, [&](std::size_t part) {
+    std::vector<std::uint8_t> line(3 * columns);
+    for (std::size_t row = part * kRowsAtATime; row < std::min(rows, (part + 1) * kRowsAtATime); ++row) {
+      for (std::size_t c = 0; c < 3; ++c)
+        to_levels(image.data() + (c * rows + row) * columns, columns, line.data() + c * columns);
+      std::uint8_t* const out = result.pixels.data() + row * columns * 3;
+      for (std::size_t i = 0; i < columns; ++i)
+        for (std::size_t c = 0; c < 3; ++c) out[i * 3 + c] = line[c * columns + i];
+    }
+  });
   return result;
 }
 
 std::vector<float> pack_latents(std::span<const float> noise, std::int64_t channels, std::int64_t positions) {
   std::vector<float> packed(noise.size());
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t p = 0; p < positions; ++p)
-      packed[static_cast<std::size_t>(p * channels + c)] = noise[static_cast<std::size_t>(c * positions + p)];
+  // Some positions at a time: their cache lines stay until all channels are in them.
+  for (std::int64_t first = 0; first < positions; first += kPositionsAtATime)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t p = first; p < std::min(positions, first + kPositionsAtATime); ++p)
+        packed[static_cast<std::size_t>(p * channels + c)] =
+            noise[static_cast<std::size_t>(c * positions + p)];
   return packed;
 }
 

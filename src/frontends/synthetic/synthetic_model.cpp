@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/float_convert.h"
 #include "base/format.h"
+#include "base/parallel.h"
 #include "frontends/family.h"
 #include "frontends/flux2/klein_presets.h"
 #include "frontends/model.h"
@@ -66,17 +66,19 @@ class TensorProducer {
 
   Status operator()(io::AtomicFile& file) {
     const auto count = static_cast<std::uint64_t>(tensor_.shape.numel());
+    const std::uint64_t n_blocks = (count + kBlockElements - 1) / kBlockElements;
     // Any block can be made by itself: as many at a time as there are processors, written in their order.
-    const std::size_t n_workers = std::max(1U, std::thread::hardware_concurrency());
-    for (std::uint64_t first = 0; first < count;) {
-      std::vector<std::future<std::vector<std::byte>>> blocks;
-      for (; blocks.size() < n_workers && first < count; first += kBlockElements)
-        blocks.push_back(std::async(&TensorProducer::block, this, first,
-                                    std::min<std::uint64_t>(kBlockElements, count - first)));
-      for (auto& made : blocks) {
-        const std::vector<std::byte> bytes = made.get();
-        DIF_TRY(file.write(bytes));
-        written_ += bytes.size();
+    const std::size_t at_a_time = std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::vector<std::byte>> blocks(at_a_time);
+    for (std::uint64_t first = 0; first < n_blocks; first += at_a_time) {
+      const std::size_t n = std::min<std::uint64_t>(at_a_time, n_blocks - first);
+      parallel_for(n, n, [&](std::size_t i) {
+        const std::uint64_t at = (first + i) * kBlockElements;
+        blocks[i] = block(at, std::min<std::uint64_t>(kBlockElements, count - at));
+      });
+      for (std::size_t i = 0; i < n; ++i) {
+        DIF_TRY(file.write(blocks[i]));
+        written_ += blocks[i].size();
         if (options_.progress) DIF_TRY(options_.progress(written_));
       }
     }
