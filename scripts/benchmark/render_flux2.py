@@ -74,9 +74,10 @@ def processes(run):
     peer = run["diffusers"].get("process")
     if peer:
         rows.append(row("diffusers eager", peer["wall_seconds"], peer["peak_mib"], peer["device_peak_mib"]))
-    loading, cache = run["loading"], run["ceilings"]["page_cache"]
+    cache = run["ceilings"]["page_cache"]
+    loading = f"Loading: {run['loading']['gb_per_second']:.2f} GB/s; a" if "loading" in run else "A"
     return table(["fresh process to first PNG", "seconds", "host peak, MiB", "device peak, MiB"], rows) + [
-        f"Loading: {loading['gb_per_second']:.2f} GB/s; a parallel read of the same files by {cache['threads']} threads "
+        f"{loading} parallel read of the same files by {cache['threads']} threads: "
         f"{cache['gb_per_second']:.2f} GB/s. Device peaks are what NVML saw, context and libraries included.", ""]
 
 

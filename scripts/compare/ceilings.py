@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from clock import Device
 
+PIECE = 4 << 20
 MIB = 2**20
 
 
@@ -71,34 +72,37 @@ def upload(device, runs):
 
 
 def page_cache(model, threads):
-    """Gigabytes a second of reading the checkpoint's files once more, by several threads into memory of their own."""
-    piece = 16 * MIB
-    pieces = [(path, at) for path in sorted(Path(model).rglob("*.safetensors"))
-              for at in range(0, path.stat().st_size, piece)]
+    """Gigabytes a second of reading the checkpoint's files once more, by several threads into memory of their own: the
+    best of three passes."""
+    files = {path: os.open(path, os.O_RDONLY) for path in sorted(Path(model).rglob("*.safetensors"))}
+    buffers = [bytearray(PIECE) for _ in range(threads)]
+    passes = [read_once(files, buffers) for _ in range(3)]
+    for handle in files.values():
+        os.close(handle)
+    return {**max(passes, key=lambda one: one["gb_per_second"]), "threads": threads}
+
+
+def read_once(files, buffers):
+    pieces = [(handle, at) for path, handle in files.items() for at in range(0, path.stat().st_size, PIECE)]
     lock, total = threading.Lock(), [0]
 
-    def work():
-        buffer, files = bytearray(piece), {}
+    def work(buffer):
         while True:
             with lock:
                 if not pieces:
                     break
-                path, at = pieces.pop()
-            if path not in files:
-                files[path] = os.open(path, os.O_RDONLY)
-            read = os.preadv(files[path], [buffer], at)
+                handle, at = pieces.pop()
+            read = os.preadv(handle, [buffer], at)
             with lock:
                 total[0] += read
-        for handle in files.values():
-            os.close(handle)
 
+    workers = [threading.Thread(target=work, args=[buffer]) for buffer in buffers]
     begin = time.monotonic()
-    workers = [threading.Thread(target=work) for _ in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return {"gb_per_second": total[0] / (time.monotonic() - begin) / 1e9, "bytes": total[0], "threads": threads}
+    return {"gb_per_second": total[0] / (time.monotonic() - begin) / 1e9, "bytes": total[0]}
 
 
 def main():

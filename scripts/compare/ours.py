@@ -63,7 +63,8 @@ class Ours:
         """A whole process, prompt to file."""
         report = self.scratch / "process.json"
         run, peak = self.memory.during(lambda: run_process(self.generate("--report", report), environment=self.environment))
-        return {**run, "device_peak_mib": peak, **stages_of(json.loads(report.read_text()))}
+        document = json.loads(report.read_text())
+        return {**run, "device_peak_mib": peak, "loading": loading_of(document), **stages_of(document)}
 
     def first_process(self):
         """The same with an empty cache of kernels and choices."""
@@ -105,6 +106,12 @@ def stages_of(document):
     for stage in document["stages"]:
         stages[stage["stage"]] = stages.get(stage["stage"], 0) + stage["seconds"]
     return {"stages": stages}
+
+
+def loading_of(document):
+    """What the programs read from files to the device, and how long that took; nothing where a backend does not load."""
+    loads = [program["details"]["loading"] for program in document["programs"] if "loading" in program["details"]]
+    return {key: sum(load[key] for load in loads) for key in ("bytes", "seconds")} if loads else None
 
 
 def synthesise(dif, folder, options):
