@@ -6,6 +6,8 @@ foreach(check layers format hygiene readme)
   set_tests_properties(check_${check}_tests PROPERTIES TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 
-add_test(NAME benchmark_script_tests
-  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/tests/checks/benchmark_test.py")
-set_tests_properties(benchmark_script_tests PROPERTIES TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+foreach(script benchmark gpu_report)
+  add_test(NAME ${script}_script_tests
+    COMMAND "${Python3_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/tests/checks/${script}_test.py")
+  set_tests_properties(${script}_script_tests PROPERTIES TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
