@@ -19,6 +19,7 @@
 #include "ir/printer.h"
 #include "ir/program_file.h"
 #include "pipelines/program_bindings.h"
+#include "refused_options.h"
 #include "runtime/finite.h"
 #include "tools.h"
 
@@ -29,6 +30,40 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kMaxIterations = 1'000'000;
+
+const std::vector<MissingFeature> kMissing = {
+    {"choice of a product's algorithm (the backend measures once and remembers)",
+     {"--expand-linear-algorithms", "--persist-linear-heuristics"},
+     {"--tune-linear", "--linear-tune-warmups", "--linear-tune-iterations", "--linear-tune-sessions",
+      "--select-linear-algorithm", "--cutlass-linear"}},
+    {"choice of what is fused (the backend fuses what it can, --why shows it)",
+     {},
+     {"--fuse-linear-swiglu", "--absorb-linear-bias"}},
+    {"choice of the attention kernel (the backend takes the fastest that serves)",
+     {},
+     {"--cudnn-attention-heuristic"}},
+    {"choice of the constants that stay resident (--max-vram and --resident-order decide)",
+     {},
+     {"--resident-streamed-constant"}},
+    {"pinned inputs and outputs", {"--pinned-io"}, {}},
+    {"mapped inputs", {"--map-inputs"}, {}},
+    {"profile of the pipeline", {"--profile-pipeline"}, {}},
+    {"repeated sessions", {}, {"--session-runs"}},
+    {"W8A8 linears",
+     {"--w8a8-tail-copy-stream"},
+     {"--h3-w8a8-cache", "--h3-w8a8-layer", "--h3-w8a8-resident-layers"}},
+    {"INT8 projections",
+     {"--h3-int8-cublaslt", "--h3-int8-cublaslt-tune", "--h3-int8-cutlass-scaled-fc1",
+      "--h3-int8-cutlass-scaled-all", "--h3-int8-compact-adaln"},
+     {"--h3-convrot-int8-checkpoint", "--h3-convrot-int8-layer", "--h3-convrot-int8-resident-layers",
+      "--h3-int8-mlp-chunk-rows", "--h3-int8-cublaslt-rank"}},
+    {"INT8 weights", {}, {"--h3-groupwise-cache", "--h3-groupwise-layer"}},
+    {"precomputed modulation",
+     {},
+     {"--h3-modulation-cache", "--h3-modulation-input", "--h3-modulation-layer",
+      "--h3-modulation-source-index", "--h3-modulation-steps", "--h3-modulation-total-layers"}},
+    {"INT8 attention", {}, {"--h3-ck-attention-dso", "--h3-int8-attention-layers"}},
+};
 
 struct Options {
   std::string program, bundle;
@@ -341,6 +376,7 @@ int run(int argc, char** argv) {
   const cli::BackendOptions backend(app);
   const cli::StreamingOptions streaming(app);
   const cli::ReportOptions report(app);
+  const RefusedOptions refused(app, kMissing);
   cli::examples(
       app,
       "  dif generate \"red heart\" --emit-programs chain\n"
@@ -348,7 +384,10 @@ int run(int argc, char** argv) {
       "         --input latents=latents.diftensor --output image=image.diftensor\n"
       "  difrun --program step.difir --weight-bundle step.difbind --input latents=l.diftensor ... \\\n"
       "         --warmups 2 --iterations 5 --trace-ops --why\n");
-  return cli::run_app(app, argc, argv, [&] { return Run(o, backend, streaming, report).run(); });
+  return cli::run_app(app, argc, argv, [&]() -> Status {
+    DIF_TRY(refused.check());
+    return Run(o, backend, streaming, report).run();
+  });
 }
 
 }  // namespace

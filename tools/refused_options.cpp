@@ -13,7 +13,8 @@ RefusedOptions::RefusedOptions(CLI::App& app, std::span<const MissingFeature> fe
     for (const char* name : missing.flags)
       known_.push_back({app.add_flag(name, note)->group(kGroup), name, missing.feature});
     for (const char* name : missing.values)
-      known_.push_back({app.add_option(name, note)->expected(1)->group(kGroup), name, missing.feature});
+      known_.push_back(
+          {app.add_option(name, note)->expected(1)->take_last()->group(kGroup), name, missing.feature});
   }
 }
 

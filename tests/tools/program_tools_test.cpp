@@ -316,6 +316,29 @@ TEST_F(ProgramTools, RunSaysWhichBindingIsWrong) {
        2, "sealed for the program with fingerprint");
 }
 
+TEST_F(ProgramTools, RunRefusesFeaturesThatDoNotExist) {
+  const auto refuse = [&](const Arguments& more, const std::string& feature) {
+    fail("difrun", decode(Arguments{"--output", "image=a.diftensor"} + more), 2,
+         more[0] + ": this version has no " + feature);
+  };
+  for (const char* flag : {"--expand-linear-algorithms", "--persist-linear-heuristics"})
+    refuse({flag}, "choice of a product's algorithm");
+  for (const char* option : {"--tune-linear", "--linear-tune-warmups", "--linear-tune-iterations",
+                             "--linear-tune-sessions", "--select-linear-algorithm", "--cutlass-linear"})
+    refuse({option, "3"}, "choice of a product's algorithm");
+  for (const char* option : {"--fuse-linear-swiglu", "--absorb-linear-bias"})
+    refuse({option, "3"}, "choice of what is fused");
+  refuse({"--cudnn-attention-heuristic", "a"}, "choice of the attention kernel");
+  refuse({"--resident-streamed-constant", "3"}, "choice of the constants that stay resident");
+  refuse({"--pinned-io"}, "pinned inputs and outputs");
+  refuse({"--h3-w8a8-layer", "1", "--h3-w8a8-layer", "2"}, "W8A8 linears");
+  refuse({"--h3-int8-cublaslt"}, "INT8 projections");
+  refuse({"--h3-groupwise-cache", "a.safetensors"}, "INT8 weights");
+  refuse({"--h3-modulation-steps", "4"}, "precomputed modulation");
+  refuse({"--h3-ck-attention-dso", "a.so"}, "INT8 attention");
+  EXPECT_FALSE(files().contains("a.diftensor"));
+}
+
 TEST_F(ProgramTools, RunRefusesBadNumbersAndBackends) {
   fail("difrun", decode({"--iterations", "0"}), 2, "--iterations 0: expected 1 to");
   fail("difrun", decode({"--warmups", "-1"}), 2, "--warmups -1: expected 0 to");
