@@ -193,8 +193,8 @@ TEST_F(Generate, AWeightCacheOfAnySizeGivesThePicture) {
     ASSERT_EQ(found.size(), exact.size());
     for (std::size_t i = 0; i < exact.size(); ++i) ASSERT_NEAR(found[i], exact[i], 1) << other << ", " << i;
   }
-  refuse({"x", "--weight-cache", "much"}, 2, "--weight-cache much: expected off, auto, or 1 to");
-  refuse({"x", "--weight-cache", "-1"}, 2, "--weight-cache -1: expected off, auto, or 1 to");
+  refuse({"x", "--weight-cache", "much"}, 2, "--weight-cache much: expected off, auto, disk, or 1 to");
+  refuse({"x", "--weight-cache", "-1"}, 2, "--weight-cache -1: expected off, auto, disk, or 1 to");
 }
 
 TEST_F(Generate, LatentsCanBeSavedAndGivenAgain) {
