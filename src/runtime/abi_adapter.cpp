@@ -143,7 +143,7 @@ Result<std::uint32_t> read_flags(const dif_prepare_options& options) {
 /// Says what would help where operations are missing that the host has.
 tl::unexpected<Error> explained(const dif_context& context, Error error) {
   const bool allowed = (context.options.flags & DIF_CONTEXT_ALLOW_HOST_FALLBACK) != 0;
-  if (error.code == ErrorCode::kUnavailable && !allowed && context.definition->host_fallback != nullptr)
+  if (error.code == ErrorCode::kDeclined && !allowed && context.definition->host_fallback != nullptr)
     return with_context(std::move(error), "--allow-host-fallback runs what a device declines on the host");
   return tl::unexpected<Error>(std::move(error));
 }

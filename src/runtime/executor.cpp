@@ -211,7 +211,7 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
       for (std::size_t i = 0; i < step->in.size() && !late_; ++i)
         if (!step->reads[i]) drop_reader(step->in[i]);
       steps_.push_back(std::move(*step));
-    } else if (step.error().code != ErrorCode::kUnavailable) {
+    } else if (step.error().code != ErrorCode::kDeclined) {
       return tl::unexpected<Error>(std::move(step.error()));
     } else if (++n_missing <= 10) {
       missing += (missing.empty() ? "" : "; ") + step.error().message;
@@ -219,7 +219,7 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
   }
   for (const Step& step : steps_) schedule_.order.push_back(&step);
   if (n_missing == 0) return ok();
-  return fail(ErrorCode::kUnavailable, "this backend cannot run {} of {} operations: {}", n_missing,
+  return fail(ErrorCode::kDeclined, "this backend cannot run {} of {} operations: {}", n_missing,
               program_.ops.size(), missing);
 }
 
@@ -261,7 +261,7 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
   const KernelRequest request = {&view, &device_, constants, plan_only_, in, out};
   DIF_TRY(ask(step, kernels_, request, [&](const KernelEntry& entry) { return entry.op == &view.def(); }));
   if (*step.kernel_name != '\0') return step;
-  return fail(ErrorCode::kUnavailable, "operation {} ({}): {}", op, view.def().name,
+  return fail(ErrorCode::kDeclined, "operation {} ({}): {}", op, view.def().name,
               step.declined.empty() ? "no kernel" : fmt::format("{}", fmt::join(step.declined, ", ")));
 }
 

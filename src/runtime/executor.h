@@ -109,7 +109,7 @@ struct ExecutorReport {
 class Executor {
  public:
   /// Takes the program; constants[i] belongs to program.constants[i] and stays valid while the executor lives
-  /// or until options.release(i). Errors: Unavailable (an operation without a kernel; all of them are named),
+  /// or until options.release(i). Errors: Declined (an operation without a kernel; all of them are named),
   /// OutOfMemory, ...
   static Result<std::unique_ptr<Executor>> prepare(ir::Program program, std::vector<HostConstant> constants,
                                                    Device& device, SharedArena& arena,

@@ -91,10 +91,10 @@ TEST(Executor, NamesEveryOperationWithoutAKernel) {
   const KernelEntry kernels[] = {{&ops::kAdd, "narrow", decline_wide}};
   Fixture f;
   const auto executor = f.prepare(finish(b), kernels);
-  expect_error(executor, ErrorCode::kUnavailable, "cannot run 3 of 3 operations");
-  expect_error(executor, ErrorCode::kUnavailable, "operation 0 (silu): no kernel");
-  expect_error(executor, ErrorCode::kUnavailable, "operation 1 (add): narrow: 4 columns > 2");
-  expect_error(executor, ErrorCode::kUnavailable, "operation 2 (mul): no kernel");
+  expect_error(executor, ErrorCode::kDeclined, "cannot run 3 of 3 operations");
+  expect_error(executor, ErrorCode::kDeclined, "operation 0 (silu): no kernel");
+  expect_error(executor, ErrorCode::kDeclined, "operation 1 (add): narrow: 4 columns > 2");
+  expect_error(executor, ErrorCode::kDeclined, "operation 2 (mul): no kernel");
 }
 
 TEST(Executor, AKernelThatFailsToBeMadeIsNotPassedOver) {

@@ -1,6 +1,7 @@
 #include "backends/cuda/compiler.h"
 
 #include <array>
+#include <sstream>
 
 namespace dif::cuda {
 
@@ -19,13 +20,17 @@ struct Program {
   Program& operator=(const Program&) = delete;
   ~Program() { api.nvrtcDestroyProgram(&handle); }
 
-  std::string log() const {
+  /// The first line of the log that says "error": the others follow from it, and an error is one sentence.
+  std::string first_error() const {
     std::size_t size = 0;
     if (api.nvrtcGetProgramLogSize(handle, &size) != NVRTC_SUCCESS || size <= 1) return "no log";
     std::string text(size, '\0');
     api.nvrtcGetProgramLog(handle, text.data());
     text.resize(size - 1);
-    return text;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.find("error") != std::string::npos) return line;
+    return text.substr(0, text.find('\n'));
   }
 };
 
@@ -60,7 +65,7 @@ Result<std::vector<std::byte>> compile(const CompilerApi& api, const std::string
         api.major, api.minor, api.file, capability / 10, capability % 10);
   if (code != NVRTC_SUCCESS)
     return fail(ErrorCode::kInternal, "a generated kernel does not compile ({}): {}",
-                api.nvrtcGetErrorString(code), program.log());
+                api.nvrtcGetErrorString(code), program.first_error());
   std::size_t size = 0;
   code = api.nvrtcGetCUBINSize(program.handle, &size);
   std::vector<std::byte> binary(size);

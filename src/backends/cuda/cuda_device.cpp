@@ -231,22 +231,25 @@ Status CudaDevice::hold(std::uint64_t bytes) {
   return ok();
 }
 
+Result<CUdeviceptr> CudaDevice::take_pages(std::uint64_t bytes, std::uint64_t wanted) {
+  DIF_TRY(hold(bytes));
+  CUdeviceptr start = 0;
+  const CUresult code = driver_.cuMemAlloc(&start, bytes);
+  if (code == CUDA_SUCCESS) return start;
+  held_bytes_ -= bytes;
+  if (code != CUDA_ERROR_OUT_OF_MEMORY)
+    return tl::unexpected<Error>(driver_.checked("cuMemAlloc", code).error());
+  return fail(ErrorCode::kOutOfMemory,
+              "{} has {} bytes of memory left, {} more are needed ({} are held here); choose a smaller size, "
+              "or end what else uses the GPU",
+              facts_.name, free_bytes(), wanted, held_bytes_);
+}
+
 Result<runtime::BufferView> CudaDevice::allocate_large(std::uint64_t bytes) {
   const auto padded = checked_add(bytes, kPageBytes);
   if (!padded) return fail(ErrorCode::kOutOfMemory, "{} bytes are more than any GPU holds", bytes);
   const std::uint64_t whole = *padded / kPageBytes * kPageBytes;
-  DIF_TRY(hold(whole));
-  CUdeviceptr start = 0;
-  if (const CUresult code = driver_.cuMemAlloc(&start, whole); code != CUDA_SUCCESS) {
-    held_bytes_ -= whole;
-    if (code != CUDA_ERROR_OUT_OF_MEMORY)
-      return tl::unexpected<Error>(driver_.checked("cuMemAlloc", code).error());
-    return fail(
-        ErrorCode::kOutOfMemory,
-        "{} has {} bytes of memory left, {} more are needed ({} are held here); choose a smaller size, or "
-        "end what else uses the GPU",
-        facts_.name, free_bytes(), bytes, held_bytes_);
-  }
+  DIF_ASSIGN(const CUdeviceptr start, take_pages(whole, bytes));
   large_[start] = whole;
   return view_of(start);
 }
@@ -256,14 +259,9 @@ Result<runtime::BufferView> CudaDevice::allocate_small(std::uint64_t bytes) {
   auto slab = std::ranges::find_if(
       slabs_, [&](const auto& entry) { return entry.second->used + padded <= kPageBytes; });
   if (slab == slabs_.end()) {
-    DIF_TRY(hold(kPageBytes));
+    DIF_ASSIGN(const CUdeviceptr start, take_pages(kPageBytes, padded));
     auto fresh = std::make_unique<Slab>();
-    if (Status status = driver_.checked("cuMemAlloc", driver_.cuMemAlloc(&fresh->start, kPageBytes));
-        !status) {
-      held_bytes_ -= kPageBytes;
-      return tl::unexpected<Error>(std::move(status.error()));
-    }
-    const CUdeviceptr start = fresh->start;
+    fresh->start = start;
     slab = slabs_.emplace(start, std::move(fresh)).first;
   }
   const runtime::BufferView view = view_of(slab->second->start + slab->second->used);

@@ -131,7 +131,8 @@ class CudaDevice final : public runtime::Device {
   /// thread of its own. Compiled texts are kept while the device lives, and on disk.
   Result<CudaKernel> kernel(const std::string& text, const char* name, int threads, int shared_bytes = 0);
 
-  /// Waits until every text is compiled. Errors: Internal (one does not compile; with its log).
+  /// Waits until every text is compiled. Errors: Internal (one does not compile; with the compiler's first
+  /// error).
   Status finish_compiling();
 
   /// cuBLASLt's handle, made when first asked for. Errors: Declined (why there is none).
@@ -170,6 +171,8 @@ class CudaDevice final : public runtime::Device {
   }
   KernelModule& module(const std::string& text);
   Status load(KernelModule& module);
+  /// Pages of their own for an allocation that asked for `wanted` bytes.
+  Result<CUdeviceptr> take_pages(std::uint64_t bytes, std::uint64_t wanted);
   Result<runtime::BufferView> allocate_large(std::uint64_t bytes);
   Result<runtime::BufferView> allocate_small(std::uint64_t bytes);
 
