@@ -1,5 +1,5 @@
 /// What a user of the CUDA backend reads when something is wrong, on a stand-in for the driver and NVRTC
-/// (cuda_stand_in.cpp): one sentence, the status of its kind, nothing left behind.
+/// (backends/cuda/stand_in.cpp): one sentence, the status of its kind, nothing left behind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
