@@ -501,7 +501,7 @@ dif_backend_api common_api(const BackendDefinition& definition) {
   api.abi_minor = DIF_ABI_MINOR;
   api.name = definition.name;
   api.version = DIF_VERSION;
-  api.prefers = definition.prefers;
+  api.prefers = definition.prefers == nullptr ? 0 : definition.prefers();
   api.context_destroy = [](dif_context* context) { delete context; };
   api.prepare = [](dif_context* context, const dif_prepare_options* options, dif_prepared** prepared,
                    dif_error* error) {

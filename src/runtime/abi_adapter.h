@@ -31,7 +31,7 @@ struct BackendDefinition {
   Result<std::unique_ptr<Device>> (*create_device)(const DeviceOptions& options) = nullptr;
   std::span<const KernelEntry> (*kernels)() = nullptr;
   std::string (*probe)() = nullptr;                                ///< JSON document of devices and libraries
-  std::uint32_t prefers = 0;                                       ///< DIF_PREFERS_...
+  std::uint32_t (*prefers)() = nullptr;                            ///< DIF_PREFERS_... here; null: none
   bool executes = true;                                            ///< false: plans, and writes zeros
   std::span<const GroupKernelEntry> (*group_kernels)() = nullptr;  ///< null: each operation runs by itself
   plan::FusionRules fusion = {};                                   ///< what the group kernels can execute

@@ -141,7 +141,12 @@ constexpr BackendDefinition kOtherBackend = {
     .create_device = kTestBackend.create_device,
     .kernels = kTestBackend.kernels,
     .probe = [] { return std::string(R"({"backend":"other"})"); },
+    .prefers = [] { return std::uint32_t{DIF_PREFERS_CHANNELS_LAST}; },
 };
+
+TEST(BackendApi, ABackendSaysWhatItPrefersOnThisMachine) {
+  EXPECT_EQ(backend_api<kOtherBackend>(DIF_ABI_MAJOR)->prefers, std::uint32_t{DIF_PREFERS_CHANNELS_LAST});
+}
 
 TEST(BackendApi, BackendsOfOneProcessKeepTheirDocumentsApart) {
   const char *first = nullptr, *second = nullptr;

@@ -107,6 +107,25 @@ TEST(Passes, MoveTheLatentsOnTheCpuByRoundingOnly) {
   EXPECT_LE(error, 5e-6);
 }
 
+/// The decoder with channels last and folded upsampling, where the CPU prefers them: sums in another order.
+TEST(Passes, WhatTheCpuPrefersMovesPixelsByRoundingOnly) {
+  const auto model = value_of(frontends::open_model(model_dir()));
+  GenerationSettings settings = small_settings();
+  settings.width = settings.height = 128;
+  settings.steps = 1;
+  const auto preferred =
+      opt::default_pipeline(preferences_of(*value_of(runtime::BackendLibrary::load_by_name("cpu"))));
+  const Picture without = draw(*model, "cpu", settings, opt::default_pipeline());
+  const Picture with = draw(*model, "cpu", settings, preferred);
+  EXPECT_EQ(with.latents.data, without.latents.data);
+  std::size_t changed = 0;
+  for (std::size_t i = 0; i < with.image.pixels.size(); ++i) {
+    EXPECT_NEAR(with.image.pixels[i], without.image.pixels[i], 1);
+    changed += with.image.pixels[i] != without.image.pixels[i];
+  }
+  EXPECT_LE(changed, with.image.pixels.size() / 100);
+}
+
 // --- what they achieve on the bundled model
 // -------------------------------------------------------------------
 

@@ -91,6 +91,10 @@ bool multiplies_bf16() {
   return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
 }
 
+bool convolves_channels_last() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 DType default_dtype() {
   return multiplies_bf16() ? DType::kBF16 : DType::kF32;
 }

@@ -21,6 +21,10 @@ const CpuFeatures& cpu_features();
 /// ONEDNN_MAX_CPU_ISA.
 bool multiplies_bf16();
 
+/// Whether oneDNN convolves images with channels last at least as fast as others here: with AVX-512, unless
+/// held back by ONEDNN_MAX_CPU_ISA.
+bool convolves_channels_last();
+
 /// What `--dtype auto` means for text encoder and denoiser: bf16 where products of bf16 are fast, else f32.
 DType default_dtype();
 
