@@ -20,8 +20,8 @@ static Result<std::unique_ptr<runtime::Device>> create_device(const runtime::Dev
       new CpuDevice(options.cap_bytes, threads, options.weight_cache_bytes, std::move(store)));
 }
 
-/// With less than AVX-512 oneDNN's convolutions of images with channels last are slower than of others, or
-/// there are none for a few channels.
+/// With less than AVX-512 oneDNN's convolutions of many channels are slower with channels last than without,
+/// and for some of few channels it has none.
 static std::uint32_t preferences() {
   return convolves_channels_last() ? DIF_PREFERS_CHANNELS_LAST | DIF_PREFERS_FOLDED_UPSAMPLING : 0U;
 }
