@@ -85,14 +85,14 @@ std::vector<std::size_t> admission(const std::vector<PlacedWeight>& weights, Res
   const auto bytes = [&](std::size_t i) { return weights[i].bytes; };
   if (order == ResidentOrder::kLargest) std::ranges::stable_sort(result, std::greater<>(), bytes);
   if (order != ResidentOrder::kSpread) return result;
-  const auto large =
-      std::ranges::stable_partition(result, [&](std::size_t i) { return bytes(i) < kSmallBytes; });
+  const auto large = std::stable_partition(result.begin(), result.end(),
+                                           [&](std::size_t i) { return bytes(i) < kSmallBytes; });
   // Positions by their bits from the back: any number of the first ones lies evenly.
-  std::vector<std::size_t> in_order(large.begin(), large.end());
+  std::vector<std::size_t> in_order(large, result.end());
   std::vector<std::uint32_t> positions(in_order.size());
   std::iota(positions.begin(), positions.end(), 0U);
   std::ranges::sort(positions, {}, reversed_bits);
-  std::ranges::transform(positions, large.begin(), [&](std::uint32_t i) { return in_order[i]; });
+  std::ranges::transform(positions, large, [&](std::uint32_t i) { return in_order[i]; });
   return result;
 }
 
