@@ -1,12 +1,12 @@
 #include "runtime/uploader.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/parallel.h"
 
 namespace dif::runtime {
 
@@ -198,28 +198,21 @@ Status read_to_host(const std::vector<HostRead>& reads, unsigned threads) {
   for (const HostRead& read : reads)
     for (std::uint64_t done = 0; done < read.bytes; done += kPieceBytes)
       pieces.push_back({read.to + done, read.from.from(done), std::min(read.bytes - done, kPieceBytes)});
-  std::atomic<std::size_t> next{0};
+  io::RangeReader files;
   std::mutex mutex;
   std::optional<Error> failure;
-  const auto work = [&] {
-    io::RangeReader files;
-    for (std::size_t i; (i = next.fetch_add(1)) < pieces.size();) {
-      const HostRead& piece = pieces[i];
-      if (piece.from.fd < 0) {
-        std::memcpy(piece.to, piece.from.data, piece.bytes);
-        continue;
-      }
-      // Without the mapping: past the cache it would need more room than the bytes.
-      if (auto found = files.read({piece.from.fd, piece.from.file_offset, piece.bytes}, piece.to); !found) {
-        const std::lock_guard lock(mutex);
-        failure = std::move(found.error());
-      }
+  parallel_for(pieces.size(), reader_count(threads), [&](std::size_t i) {
+    const HostRead& piece = pieces[i];
+    if (piece.from.fd < 0) {
+      std::memcpy(piece.to, piece.from.data, piece.bytes);
+      return;
     }
-  };
-  std::vector<std::thread> helpers =
-      start_threads(std::min<std::size_t>(reader_count(threads), pieces.size()), work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+    // Without the mapping: past the cache it would need more room than the bytes.
+    if (auto found = files.read({piece.from.fd, piece.from.file_offset, piece.bytes}, piece.to); !found) {
+      const std::lock_guard lock(mutex);
+      failure = std::move(found.error());
+    }
+  });
   if (failure) return tl::unexpected<Error>(std::move(*failure));
   return ok();
 }
