@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "pipelines/text_to_image.h"
+#include "pipelines/picture_values.h"
 
 namespace dif {
 
