@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "io/weight_bundle.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
+#include "pipelines/operation_times.h"
 #include "pipelines/program_bindings.h"
 #include "refused_options.h"
 #include "runtime/finite.h"
@@ -70,13 +70,6 @@ struct Options {
   std::vector<std::string> inputs, outputs;
   std::int64_t warmups = 0, iterations = 1;
   bool verify_shards = false, trace_ops = false, why = false, allow_nonfinite = false;
-};
-
-/// Time of one operation over the timed runs.
-struct OpTime {
-  std::string name, kernel;
-  double seconds = 0;
-  std::int64_t runs = 0;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -187,13 +180,7 @@ class Run {
   }
 
   void record(const dif_trace_event& event) {
-    if (!timed_) return;
-    OpTime& time = op_times_[event.operation];
-    const auto text = [](const char* found) { return found == nullptr ? "?" : found; };
-    time.name = text(event.op_name);  // of a group: its operations', joined by +
-    time.kernel = text(event.kernel);
-    time.seconds += static_cast<double>(event.nanoseconds) * 1e-9;
-    ++time.runs;
+    if (timed_) op_times_.record(event);
   }
 
   // --- what is shown --------------------------------------------------------------------------------------
@@ -221,34 +208,9 @@ class Run {
       const ir::Output& output = program_.outputs[target.output];
       text += fmt::format("{} {} -> {}\n", output.name, program_.type(output.value), target.file);
     }
-    if (options_.trace_ops) text += trace_text();
+    if (options_.trace_ops) text += "\n" + operation_times_text(op_times_.of(program_, memory_));
     if (options_.why) text += why_text();
     return cli::print_result(text);
-  }
-
-  std::string module_of(ir::OpId op) const {
-    const auto& modules = program_.provenance.op_modules;
-    return op < modules.size() ? modules[op] : "";
-  }
-
-  /// Slowest first.
-  std::string trace_text() const {
-    std::vector<std::pair<ir::OpId, const OpTime*>> sorted;
-    double total = 0;
-    for (const auto& [op, time] : op_times_) {
-      sorted.emplace_back(op, &time);
-      total += time.seconds;
-    }
-    std::ranges::stable_sort(
-        sorted, [](const auto& a, const auto& b) { return a.second->seconds > b.second->seconds; });
-    std::string text = fmt::format("\n{:>9} {:>12} {:>6}  {:<18} {:<22} module\n", "operation",
-                                   "microseconds", "share", "name", "kernel");
-    for (const auto& [op, time] : sorted)
-      text +=
-          fmt::format("{:>9} {:>12.1f} {:>5.1f}%  {:<18} {:<22} {}\n", op,
-                      1e6 * time->seconds / static_cast<double>(time->runs),
-                      total > 0 ? 100 * time->seconds / total : 0.0, time->name, time->kernel, module_of(op));
-    return text;
   }
 
   std::string_view op_name(ir::OpId op) const {
@@ -317,15 +279,7 @@ class Run {
     result["outputs"] = ordered_json::array();
     for (const Target& target : targets_)
       result["outputs"].push_back({{"name", program_.outputs[target.output].name}, {"file", target.file}});
-    if (options_.trace_ops) {
-      result["operations"] = ordered_json::array();
-      for (const auto& [op, time] : op_times_)
-        result["operations"].push_back({{"operation", op},
-                                        {"name", time.name},
-                                        {"kernel", time.kernel},
-                                        {"module", module_of(op)},
-                                        {"seconds", time.seconds / static_cast<double>(time.runs)}});
-    }
+    if (options_.trace_ops) result["operations"] = operation_times_json(op_times_.of(program_, memory_));
     result["details"] = details();
     return io::json_text(result);
   }
@@ -350,7 +304,7 @@ class Run {
   runtime::PreparedReport memory_;
   double prepare_seconds_ = 0;
   std::vector<double> run_seconds_;
-  std::map<ir::OpId, OpTime> op_times_;
+  OperationTimes op_times_;  ///< of the timed runs
   bool timed_ = false;
 };
 

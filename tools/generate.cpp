@@ -55,7 +55,8 @@ struct Options {
   double guidance = 0;
   std::string size;
   std::string plan_out;
-  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false, why = false, dry_run = false;
+  bool no_metadata = false, allow_nonfinite = false, strict_prompt = false, why = false, dry_run = false,
+       trace_ops = false;
 };
 
 Result<std::uint64_t> parse_seed(const std::string& text) {
@@ -138,6 +139,7 @@ class Generate {
       note_speeds(cache_, speed_conditions(backend_name_), settings_, *pipeline_, options_.batch);
     }
     for (std::int64_t i = 0; i < options_.repeat; ++i) DIF_TRY(answer_request());
+    if (options_.trace_ops) cli::say(trace_text());
     return report_.wanted() ? write_report() : ok();
   }
 
@@ -281,6 +283,10 @@ class Generate {
   Result<std::shared_ptr<runtime::Context>> create_context() {
     runtime::ContextOptions options;
     DIF_TRY(streaming_.apply(options));
+    if (options_.trace_ops) {
+      settings_.traces = std::make_shared<ProgramTraces>();
+      options.trace = [traces = settings_.traces](const dif_trace_event& event) { traces->record(event); };
+    }
     return backend_.create(std::move(options), &backend_choice_);
   }
 
@@ -394,6 +400,14 @@ class Generate {
     return text;
   }
 
+  std::string trace_text() const {
+    std::string text;
+    for (const ProgramReport& program : pipeline_->programs())
+      text += fmt::format("program {}\n{}\n", program.name,
+                          operation_kinds_text(pipeline_->operation_times(program)));
+    return text;
+  }
+
   Status write_report() const {
     const GenerationFacts facts = {*model_,       settings_,       size_,        model_digest_,
                                    backend_name_, backend_choice_, dtype_choice_};
@@ -487,6 +501,10 @@ int run(int argc, char** argv) {
   app.add_flag("--no-metadata", o.no_metadata, "write no text into the PNG");
   app.add_flag("--allow-nonfinite", o.allow_nonfinite,
                "write the picture even when values are NaN or infinite");
+  app.add_flag("--trace-ops", o.trace_ops,
+               "print what each kind of operation took, with its rates, on stderr; the report has every "
+               "operation. Runs them one by one: slower than without")
+      ->excludes("--dry-run");
   app.add_flag("--why", o.why, "print backend, dtype and kernels, and why others declined, on stderr");
   const cli::BackendOptions backend(app);
   const cli::StreamingOptions streaming(app);

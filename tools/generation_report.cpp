@@ -70,6 +70,8 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
                                     {"pinned_host_bytes", memory.pinned_host_bytes},
                                     {"host_operations", memory.host_operations},
                                     {"details", details_of(memory)}});
+    if (settings.traces)
+      document["programs"].back()["operations"] = operation_times_json(pipeline.operation_times(program));
   }
   document["memory"] = {
       {"arena_bytes", {{"predicted", shared.predicted_arena_bytes}, {"measured", shared.arena_bytes}}},

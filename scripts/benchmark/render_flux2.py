@@ -1,6 +1,8 @@
 """The documents of scripts/compare as the page docs/performance/flux2.md."""
 import statistics
 
+from compare.operations import table_rows
+
 from .render import table
 
 
@@ -108,6 +110,20 @@ def ceilings(run):
     return lines + table(["ceiling, in the same run", "ms", "rate"], rows)
 
 
+def profiles(run):
+    """Where the milliseconds go, program by program."""
+    found = run["ours"].get("profile", {})
+    lines = []
+    for name, what in (("step", "One step"), ("decode", "Decode"), ("encode", "Encode of one prompt")):
+        if name in found:
+            program = found[name]
+            lines += [f"{what}, operation by operation (`dif generate --trace-ops`; each by the device's clock, without the "
+                      f"graph that a run is otherwise): {program['ms']:.2f} ms.", "",
+                      *table(["operations", "result", "kernel", "times", "ms", "each, microseconds", "rate", "ceiling / found"],
+                             table_rows(program, run["ceilings"]))]
+    return lines
+
+
 def page(documents):
     """`documents`: {source: document}"""
     lines = ["# FLUX.2 [klein] beside diffusers", "",
@@ -116,5 +132,5 @@ def page(documents):
              "one, its step is that much shorter on both sides; ratios carry over, times do not.", ""]
     for source, document in documents.items():
         run = document["run"]
-        lines += header(document, source) + numbers(document) + times(run) + processes(run) + parity(run) + ceilings(run)
+        lines += header(document, source) + numbers(document) + times(run) + processes(run) + parity(run) + ceilings(run) + profiles(run)
     return "\n".join(lines).rstrip("\n") + "\n"

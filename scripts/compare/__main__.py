@@ -90,6 +90,8 @@ def measure_ours(ours, options, scratch):
     say("processes with a kept cache")
     found["resident"] = ours.requests(options.runs + 1)
     say("requests")
+    found["profile"] = ours.profile(min(3, options.runs))
+    say("profile")
     ours.boundaries(scratch / "boundaries")
     say("boundaries")
     return found

@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 
+import operations
 from benchmark.runs import run_process, stop
 
 
@@ -84,6 +85,12 @@ class Ours:
                 "programs": [{key: program[key] for key in ("name", "fingerprint", "prepared_fingerprint", "flops",
                                                             "resident_bytes", "streamed_bytes")}
                              for program in document["programs"]]}
+
+    def profile(self, times):
+        """Every operation by the device's clock, run one by one."""
+        report = self.scratch / "profile.json"
+        run_process(self.generate("--repeat", times, "--trace-ops", "--report", report), environment=self.environment)
+        return operations.programs(json.loads(report.read_text()), times, self.request["steps"])
 
     def boundaries(self, folder):
         """state.safetensors and picture.png for the peer."""

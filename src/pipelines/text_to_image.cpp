@@ -176,6 +176,13 @@ class TextToImage::Implementation {
   bool guided() const { return chain_.step.program.inputs.size() == 4; }
   const std::vector<StageTime>& times() const { return times_; }
   const std::vector<ProgramReport>& programs() const { return programs_; }
+  std::vector<OperationTime> operation_times(const ProgramReport& report) const {
+    if (!settings_.traces) return {};
+    for (const Stage* stage : {&chain_.encode, &chain_.step, &chain_.decode})
+      if (stage->program.name == report.name)
+        return settings_.traces->of(report.name).of(stage->program, report.memory);
+    return {};
+  }
   std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
   Result<SharedMemory> memory() const {
     DIF_ASSIGN(const runtime::PreparedReport now, decode_->report());
@@ -304,6 +311,7 @@ class TextToImage::Implementation {
     const std::vector<Binding> inputs = {bind_bytes({DType::kI32, {1, length}}, ids),
                                          bind_bytes({DType::kBool, {1, length}}, mask)};
     const std::vector<Binding> outputs = {Binding::of(embeds)};
+    trace(chain_.encode);
     DIF_TRY(encoder->run(inputs, outputs));
     std::vector<std::byte> found(embeds.type().bytes());
     DIF_TRY(embeds.read(found));
@@ -365,6 +373,7 @@ class TextToImage::Implementation {
       }
       return runtime::AfterStep::kContinue;
     };
+    trace(chain_.step);
     const Status status = step_->run_loop(inputs, outputs, loop);
     if (!files) return tl::unexpected<Error>(std::move(files.error()));
     if (bad_step) {
@@ -393,6 +402,7 @@ class TextToImage::Implementation {
     const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
     const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
     const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image_)))};
+    trace(chain_.decode);
     DIF_TRY(decode_->run(inputs, outputs));
     if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image_)))) {
       const Status why = explain(chain_.decode, "decode", decode_, [&](PreparedProgram& program) {
@@ -403,6 +413,10 @@ class TextToImage::Implementation {
     io::Image pixels = to_pixels(image_, settings_.width, settings_.height);
     end();
     return pixels;
+  }
+
+  void trace(const Stage& stage) {
+    if (settings_.traces) settings_.traces->begin(stage.program.name);
   }
 
   // --- helpers
@@ -536,6 +550,9 @@ const std::vector<StageTime>& TextToImage::times() const {
 }
 const std::vector<ProgramReport>& TextToImage::programs() const {
   return implementation_->programs();
+}
+std::vector<OperationTime> TextToImage::operation_times(const ProgramReport& program) const {
+  return implementation_->operation_times(program);
 }
 Result<SharedMemory> TextToImage::memory() const {
   return implementation_->memory();

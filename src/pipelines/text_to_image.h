@@ -16,6 +16,7 @@
 #include "io/image.h"
 #include "opt/pipeline.h"
 #include "pipelines/noise_source.h"
+#include "pipelines/operation_times.h"
 #include "plan/plan_record.h"
 #include "runtime/session.h"
 
@@ -39,6 +40,8 @@ struct GenerationSettings {
   std::optional<opt::Pipeline> passes;
   bool allow_nonfinite = false;
   bool record_plans = false;  ///< ProgramReport::plan is filled in
+  /// Where the context's trace events go: told which program runs.
+  std::shared_ptr<ProgramTraces> traces;
   /// The tokenizer and the encoder stay, so that encode_prompts() can be asked again.
   bool keep_encoder = false;
   /// What the encoder would give, [1, T, W]: the prompt's, and the negative prompt's when guided. Empty:
@@ -130,6 +133,8 @@ class TextToImage {
   bool guided() const;
   const std::vector<StageTime>& times() const;
   const std::vector<ProgramReport>& programs() const;
+  /// Of one of programs(), slowest first. Empty without settings.traces.
+  std::vector<OperationTime> operation_times(const ProgramReport& program) const;
   Result<SharedMemory> memory() const;
   std::int64_t prompt_tokens() const;
 

@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/compare")]
 from benchmark import files, runs, workloads  # noqa: E402
 from benchmark.document import Numbers  # noqa: E402
 import floor  # noqa: E402
+import operations  # noqa: E402
 import verdicts  # noqa: E402
 
 
@@ -164,6 +165,34 @@ class Comparison(unittest.TestCase):
                 request["stages"]["denoise"] *= 3
             verdicts.judge(run, numbers)
             self.assertEqual([row["verdict"] for row in numbers.rows if "step /" in row["claim"]][0], "FAIL")
+
+
+class Operations(unittest.TestCase):
+    ceilings = {"linear": [{"m": 4608, "k": 64, "n": 32, "ms": 2.0}], "attention": [],
+                "copy_gb_per_second": {"24 MiB": 1000.0, "300 MiB": 4000.0}}
+
+    def report(self):
+        linear = {"name": "linear", "kernel": "library", "result": "bf16[1, 4608, 32]", "flops": 2.0 * 4608 * 64 * 32,
+                  "bytes": 9000, "runs": 8, "seconds": 2e-3}
+        silu = {"name": "mul+silu", "kernel": "rows", "result": "bf16[1, 4608, 32]", "flops": 1e6, "bytes": 48 << 20,
+                "runs": 4, "seconds": 1e-4}
+        return {"request": {"guided": False}, "programs": [{"name": "step", "operations": [linear, dict(linear), silu]}]}
+
+    def test_equal_operations_are_one_row_of_one_run(self):
+        step = operations.programs(self.report(), requests=2, steps=2)["step"]
+        self.assertEqual([(row["operations"], row["times"]) for row in step["kinds"]], [("linear", 4), ("mul+silu", 1)])
+        self.assertAlmostEqual(step["ms"], 4 * 2 + 0.1)
+
+    def test_a_row_is_held_against_the_ceiling_of_its_shape(self):
+        step = operations.programs(self.report(), requests=2, steps=2)["step"]
+        linear, silu = operations.table_rows(step, self.ceilings)
+        self.assertEqual(linear[-1], "1.00 of the product alone")
+        self.assertEqual(silu[-1], "0.50 of a copy")  # 48 MiB at 1000 GB/s take 0.05 ms of 0.1
+
+    def test_another_shape_has_no_ceiling(self):
+        step = operations.programs(self.report(), requests=2, steps=2)["step"]
+        self.ceilings["linear"][0]["k"] = 65
+        self.assertEqual(operations.table_rows(step, self.ceilings)[0][-1], "")
 
 
 class Page(unittest.TestCase):

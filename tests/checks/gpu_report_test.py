@@ -50,7 +50,9 @@ class GpuReport(unittest.TestCase):
     def report(self, *arguments):
         """(exit status, document, its tests by name)"""
         out = self.bundle / "out.json"
-        done = subprocess.run([self.bundle / "gpu-report", out, *arguments], capture_output=True, text=True)
+        path = f"{self.bundle}:{os.environ['PATH']}"
+        done = subprocess.run([self.bundle / "gpu-report", out, *arguments], capture_output=True, text=True,
+                              env=os.environ | {"PATH": path})
         self.assertTrue(out.is_file(), done.stderr)
         document = json.loads(out.read_text(encoding="utf-8"))
         return done.returncode, document, {test["name"]: test for test in document["tests"]}
@@ -107,6 +109,24 @@ class GpuReport(unittest.TestCase):
     def test_two_pictures_that_differ_fail(self):
         self.program("dif", DRAW + '; echo "$*" >> "$2"')
         self.assertEqual(self.report()[0], 1)
+
+    def test_what_a_sanitizer_finds_fails_the_report(self):
+        clean = "echo '========= ERROR SUMMARY: 0 errors'"
+        for said, passed in ((clean, True), ("echo '========= ERROR SUMMARY: 3 errors'; exit 99", False),
+                             ("true", False), (f"{clean}; {clean}", False)):
+            with self.subTest(said=said):
+                self.program("compute-sanitizer", said)
+                status, document, _ = self.report("--sanitize")
+                self.assertEqual(status, 0 if passed else 1)
+                self.assertEqual([one["passed"] for one in document["sanitizers"]], [passed] * 4)
+                self.assertEqual({one["tool"] for one in document["sanitizers"]}, {"memcheck", "racecheck"})
+
+    def test_what_ran_before_the_report_was_cut_off_is_in_it(self):
+        self.program("measuring_tests", 'kill -KILL "$PPID"')
+        status, document, tests = self.report()
+        self.assertNotEqual(status, 0)
+        self.assertTrue(document["picture"]["same_bytes_twice"])
+        self.assertEqual(set(tests), {"a_conformance_tests", "parity_tests"})
 
     def test_no_shards_are_a_usage_error(self):
         for shards in ("0", "-1", "many"):

@@ -146,6 +146,27 @@ TEST_F(Generate, AutoDtypeIsWhatTheBackendDoesFast) {
   EXPECT_NE(finished.err.find("\nstep: "), std::string::npos) << finished.err;
 }
 
+TEST_F(Generate, TraceSaysWhatEachKindOfOperationTookInEveryProgram) {
+  const Finished finished =
+      run("dif", Arguments{"generate", "x", "-o", "a.png", "--trace-ops", "--report", "r.json"} + kQuick);
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  for (const char* part : {"program encode\n", "program step\n", "program decode\n", "linear -> f32["})
+    EXPECT_NE(finished.err.find(part), std::string::npos) << part << finished.err;
+  succeed("dif", Arguments{"generate", "x", "-o", "b.png"} + kQuick);
+  EXPECT_EQ(read_text(path("a.png")), read_text(path("b.png"))) << "looking changes nothing";
+  const auto document = nlohmann::json::parse(read_text(path("r.json")));
+  for (const auto& program : document.at("programs")) {
+    double flops = 0;
+    for (const auto& operation : program.at("operations")) {
+      flops += operation.at("flops").get<double>();
+      EXPECT_GT(operation.at("runs"), 0) << operation;
+      EXPECT_GT(operation.at("bytes"), 0) << operation;
+    }
+    EXPECT_GT(flops, 0.9 * program.at("flops").get<double>()) << "what is folded does not run";
+    EXPECT_LE(flops, program.at("flops").get<double>());
+  }
+}
+
 TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
   const Arguments arguments = {"generate", "a red apple", "-o",       "a.png", "--steps",
                                "1",        "--quiet",     "--report", "r.json"};
