@@ -56,12 +56,27 @@ Rotation rotation_inputs(Builder& b, const TransformerConfig& config, const RowC
   return {cos, b.input("rotary_sin", type)};
 }
 
-/// A program of a part uses a part of the checkpoint.
-Result<Stage> finish(Builder& b, ConstantSet constants, const WeightLookup& weights) {
-  DIF_ASSIGN(ir::Program program, b.finish());
-  DIF_TRY(weights.check([](std::string_view) { return true; }));
-  return Stage{std::move(program), std::move(constants)};
-}
+/// A program of a part, with the weights that it takes from the file.
+class PartProgram {
+ public:
+  PartProgram(std::string name, WeightSource source)
+      : b(std::move(name)), source_(std::move(source)), weights_(b, constants_, source_) {}
+
+  Module root(const char* module, DType dtype) { return Module(b, weights_, module, dtype); }
+  /// A part uses a part of the checkpoint: what is left over is none of its business.
+  Result<Stage> finish() {
+    DIF_ASSIGN(ir::Program program, b.finish());
+    DIF_TRY(weights_.check([](std::string_view) { return true; }));
+    return Stage{std::move(program), std::move(constants_)};
+  }
+
+  Builder b;
+
+ private:
+  ConstantSet constants_;
+  WeightSource source_;
+  WeightLookup weights_;
+};
 
 }  // namespace
 
@@ -76,10 +91,8 @@ Result<TransformerFile> TransformerFile::open(const fs::path& file) {
 Result<Stage> TransformerFile::double_block(std::int64_t number, const RowCounts& rows, DType dtype) const {
   DIF_TRY(check(rows, dtype));
   DIF_TRY(check_number("double-stream", number, config_.double_blocks));
-  Builder b("double_block");
-  ConstantSet constants;
-  const WeightSource source = weights();
-  WeightLookup lookup(b, constants, source);
+  PartProgram part("double_block", weights());
+  Builder& b = part.b;
   const std::int64_t hidden = config_.hidden();
   const Value image = b.input("hidden_states", {dtype, {rows.batch, rows.image, hidden}});
   const Value text = b.input("encoder_hidden_states", {dtype, {rows.batch, rows.text, hidden}});
@@ -88,34 +101,32 @@ Result<Stage> TransformerFile::double_block(std::int64_t number, const RowCounts
   const Rotation rotation = rotation_inputs(b, config_, rows);
   Streams found;
   {
-    const Module root(b, lookup, "transformer", dtype);
+    const Module root = part.root("transformer", dtype);
     found =
         build_double_block(root, config_, number, {image, text}, image_modulation, text_modulation, rotation);
   }
   const std::string name = with_number("transformer.transformer_blocks.#", number);
   b.output(name + ".out0", found.text);
   b.output(name + ".out1", found.image);
-  return finish(b, std::move(constants), lookup);
+  return part.finish();
 }
 
 Result<Stage> TransformerFile::single_block(std::int64_t number, const RowCounts& rows, DType dtype) const {
   DIF_TRY(check(rows, dtype));
   DIF_TRY(check_number("single-stream", number, config_.single_blocks));
-  Builder b("single_block");
-  ConstantSet constants;
-  const WeightSource source = weights();
-  WeightLookup lookup(b, constants, source);
+  PartProgram part("single_block", weights());
+  Builder& b = part.b;
   const std::int64_t hidden = config_.hidden();
   const Value joint = b.input("hidden_states", {dtype, {rows.batch, rows.text + rows.image, hidden}});
   const Value modulation = b.input("temb_mod", {dtype, {1, 3 * hidden}});
   const Rotation rotation = rotation_inputs(b, config_, rows);
   Value found;
   {
-    const Module root(b, lookup, "transformer", dtype);
+    const Module root = part.root("transformer", dtype);
     found = build_single_block(root, config_, number, joint, modulation, rotation);
   }
   b.output(with_number("transformer.single_transformer_blocks.#", number), found);
-  return finish(b, std::move(constants), lookup);
+  return part.finish();
 }
 
 Result<Stage> TransformerFile::transformer(std::int64_t double_depth, std::int64_t single_depth,
@@ -128,21 +139,19 @@ Result<Stage> TransformerFile::transformer(std::int64_t double_depth, std::int64
   TransformerConfig config = config_;
   config.double_blocks = double_depth;
   config.single_blocks = single_depth;
-  Builder b("transformer");
-  ConstantSet constants;
-  const WeightSource source = weights();
-  WeightLookup lookup(b, constants, source);
+  PartProgram part("transformer", weights());
+  Builder& b = part.b;
   const Value latents = b.input("hidden_states", {dtype, {rows.batch, rows.image, config.in_channels}});
   const Value prompt = b.input("encoder_hidden_states", {dtype, {rows.batch, rows.text, config.text_width}});
   const Value time = ops::mul_scalar(b, b.input("timestep", {DType::kF32, {1}}), kTimes);
   const Rotation rotation = rotation_inputs(b, config, rows);
   Value found;
   {
-    const Module root(b, lookup, "transformer", dtype);
+    const Module root = part.root("transformer", dtype);
     found = build_transformer(root, config, latents, prompt, time, rotation);
   }
   b.output("transformer.proj_out", found);
-  return finish(b, std::move(constants), lookup);
+  return part.finish();
 }
 
 Result<VaeFile> VaeFile::open(const fs::path& file) {
@@ -158,18 +167,16 @@ Result<Stage> VaeFile::decoder(std::int64_t height, std::int64_t width, DType dt
   if (height > kMaxPixels / config_.scale() || width > kMaxPixels / config_.scale())
     return invalid_input("latents of {} x {}: expected at most {} on a side", height, width,
                          kMaxPixels / config_.scale());
-  Builder b("vae");
-  ConstantSet constants;
-  const WeightSource source{files_.checkpoint, *layout_};
-  WeightLookup lookup(b, constants, source);
+  PartProgram part("vae", {files_.checkpoint, *layout_});
+  Builder& b = part.b;
   const Value latents = b.input("latents", {dtype, {1, config_.latent_channels, height, width}});
   Value image;
   {
-    const Module root(b, lookup, "vae", dtype);
+    const Module root = part.root("vae", dtype);
     image = build_vae_decoder(root, config_, latents);
   }
   b.output("vae.decoder", dtype == DType::kF32 ? image : ops::cast(b, image, DType::kF32));
-  return finish(b, std::move(constants), lookup);
+  return part.finish();
 }
 
 }  // namespace dif::frontends::flux2

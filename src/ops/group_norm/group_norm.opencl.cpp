@@ -8,13 +8,16 @@ namespace {
 
 constexpr Groups kLocal = {1, 1, 1};
 
-constexpr const char* kText = R"(
+constexpr const char* kHead = R"(
 kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void group_norm(@buffers@int groups, int group_channels, int positions, float eps) {
   VIEW(const @S@_bits, x);
   VIEW(const @S@_bits, w);
   VIEW(const @S@_bits, bias);
   VIEW(@S@_bits, y);
+)";
+
+constexpr const char* kChannelsFirst = R"(
   const int group = get_global_id(0), size = group_channels * positions;
   x += (long)group * size;
   y += (long)group * size;
@@ -33,12 +36,6 @@ void group_norm(@buffers@int groups, int group_channels, int positions, float ep
 
 /// The same for channels last; sums begin anew at times, so that errors do not grow with the group.
 constexpr const char* kChannelsLast = R"(
-kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void group_norm(@buffers@int groups, int group_channels, int positions, float eps) {
-  VIEW(const @S@_bits, x);
-  VIEW(const @S@_bits, w);
-  VIEW(const @S@_bits, bias);
-  VIEW(@S@_bits, y);
   const int group = get_global_id(0) % groups, channels = groups * group_channels;
   const long start = (long)(get_global_id(0) / groups) * positions * channels + group * group_channels;
   const float size = (float)group_channels * positions;
@@ -94,7 +91,7 @@ MakeResult make_group_norm(const KernelRequest& request) {
   const DType dtype = op.in(0).dtype;
   const std::string text =
       prelude() + row_sums(dtype) +
-      fill(op.flag("channels_last") ? kChannelsLast : kText,
+      fill(std::string(kHead) + (op.flag("channels_last") ? kChannelsLast : kChannelsFirst),
            {{"buffers", buffer_parameters({"x", "w", "bias", "y"})}, {"S", storage(dtype)}});
   DIF_ASSIGN(ClKernel kernel, device_of(request.device).kernel(text, "group_norm", kLocal));
   return std::make_unique<GroupNorm>(std::move(kernel), op);
