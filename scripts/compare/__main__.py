@@ -57,6 +57,7 @@ def arguments():
     parser.add_argument("--text-tokens", type=int, default=512)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--processes", type=int, default=2, help="fresh processes of dif with a kept cache")
+    parser.add_argument("--max-vram", metavar="CAP", help="also with so little device memory, such as 12GiB")
     parser.add_argument("--attention", default="_native_cudnn", help="the peer's other attention backends, by commas")
     parser.add_argument("--compile", default="batch1,batch2", help="batch sizes to compile the peer for; empty: none")
     parser.add_argument("--without-peer-process", action="store_true")
@@ -92,6 +93,9 @@ def measure_ours(ours, options, scratch):
     say("requests")
     found["profile"] = ours.profile(min(3, options.runs))
     say("profile")
+    if options.max_vram:
+        found["streamed"] = ours.streamed(options.max_vram)
+        say("with streamed weights")
     ours.boundaries(scratch / "boundaries")
     say("boundaries")
     return found

@@ -92,6 +92,28 @@ class Ours:
         run_process(self.generate("--repeat", times, "--trace-ops", "--report", report), environment=self.environment)
         return operations.programs(json.loads(report.read_text()), times, self.request["steps"])
 
+    def streamed(self, cap):
+        """With the device memory that `cap` names: weights from pinned host memory and from their files. The second of two
+        pictures counts; its latents must be those of a run without a cap."""
+        def draw(name, *more):
+            report, latents = self.scratch / f"{name}.json", self.scratch / f"{name}.diftensor"
+            run, peak = self.memory.during(lambda: run_process(
+                self.generate("--batch", 2, "--save-latents", latents, "--report", report, *more), environment=self.environment))
+            document = json.loads(report.read_text())
+            step = next(program for program in document["programs"] if program["name"] == "step")
+            loops = [stage["seconds"] for stage in document["stages"] if stage["stage"] == "denoise"]
+            last = self.scratch / f"{name}-1.diftensor"
+            return {"step_ms": 1e3 * loops[-1] / self.request["steps"], "streamed_bytes": step["streamed_bytes"],
+                    "resident_bytes": step["resident_bytes"], "device_peak_mib": peak, "seconds": run["seconds"],
+                    "loading": loading_of(document)}, last.read_bytes()
+
+        resident, wanted = draw("uncapped")
+        found = {"cap": cap, "resident_step_ms": resident["step_ms"]}
+        for source, option in (("pinned host memory", ["--host-pinned"]), ("page cache", [])):
+            run, latents = draw("capped", "--max-vram", cap, *option)
+            found[source] = {**run, "same_latents": latents == wanted}
+        return found
+
     def boundaries(self, folder):
         """state.safetensors and picture.png for the peer."""
         folder.mkdir(exist_ok=True)

@@ -39,6 +39,32 @@ def judge(run, numbers):
     write = 1e3 * median_stage(requests, "write")
     numbers.at_most(f"{what}: writing the PNG (random weights draw noise), ms", write, 40)
     judge_processes(run, numbers, what)
+    if "streamed" in ours:
+        judge_streamed(run, numbers, what)
+
+
+def in_mib(size):
+    units = {"MiB": 1, "GiB": 1024}
+    return float(size[:-3]) * units[size[-3:]]
+
+
+def judge_streamed(run, numbers, what):
+    """A step with streamed weights against the slower of computing and fetching them."""
+    streamed, ceilings = run["ours"]["streamed"], run["ceilings"]
+    upload, read = ceilings["upload_gb_per_second"], ceilings["page_cache"]["gb_per_second"]
+    for source, rate in (("pinned host memory", upload), ("page cache", min(upload, read))):
+        found = streamed[source]
+        fetch = found["streamed_bytes"] / rate / 1e6
+        bound = max(streamed["resident_step_ms"], fetch)
+        total = found["streamed_bytes"] + found["resident_bytes"]
+        claim = f"{what}: --max-vram {streamed['cap']}, weights from {source}"
+        numbers.at_most(f"{claim}: step / max(compute, fetch)", found["step_ms"] / bound, 1.10,
+                        f"{found['step_ms']:.1f} ms; resident {streamed['resident_step_ms']:.1f} ms, fetching "
+                        f"{found['streamed_bytes'] / 1e9:.1f} of {total / 1e9:.1f} GB {fetch:.1f} ms")
+        numbers.holds(f"{claim}: latents are those of the resident run, bit for bit", found["same_latents"])
+        if found["device_peak_mib"] is not None:
+            numbers.at_most(f"{claim}: peak of the device / cap", found["device_peak_mib"] / in_mib(streamed["cap"]), 1.0,
+                            f"{found['device_peak_mib']:.0f} MiB by NVML, context and libraries included")
 
 
 def judge_encode(run, numbers, what):

@@ -167,6 +167,28 @@ class Comparison(unittest.TestCase):
             self.assertEqual([row["verdict"] for row in numbers.rows if "step /" in row["claim"]][0], "FAIL")
 
 
+class Streamed(unittest.TestCase):
+    def judge(self, **changes):
+        one = {"step_ms": 104.0, "streamed_bytes": 5_000_000_000, "resident_bytes": 1, "device_peak_mib": 12000,
+               "same_latents": True, **changes}
+        run = {"ours": {"streamed": {"cap": "12GiB", "resident_step_ms": 60.0, "pinned host memory": one, "page cache": one}},
+               "ceilings": {"upload_gb_per_second": 50.0, "page_cache": {"gb_per_second": 40.0}}}
+        numbers = Numbers()
+        verdicts.judge_streamed(run, numbers, "a model")
+        return numbers.rows
+
+    def test_a_step_is_held_against_the_slower_of_computing_and_fetching(self):
+        rows = self.judge()
+        self.assertEqual([row["verdict"] for row in rows], ["PASS"] * 6)
+        self.assertAlmostEqual(rows[0]["found"], 104 / 100)  # 5 GB at 50 GB/s
+        self.assertAlmostEqual(rows[3]["found"], 104 / 125)  # reading is slower than copying here
+        self.assertAlmostEqual(self.judge(streamed_bytes=1000)[0]["found"], 104 / 60)
+
+    def test_other_latents_and_more_memory_fail(self):
+        self.assertEqual([row["verdict"] for row in self.judge(same_latents=False)[:3]], ["PASS", "FAIL", "PASS"])
+        self.assertEqual([row["verdict"] for row in self.judge(device_peak_mib=12289)[:3]], ["PASS", "PASS", "FAIL"])
+
+
 class Operations(unittest.TestCase):
     ceilings = {"linear": [{"m": 4608, "k": 64, "n": 32, "ms": 2.0}], "attention": [],
                 "copy_gb_per_second": {"24 MiB": 1000.0, "300 MiB": 4000.0}}
