@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Answers the requests of bench/picture_loop with diffusers, in f32 on the CPU.
+"""Answers the requests of bench/picture_loop with diffusers on the CPU.
 
-    diffusers_loop.py MODEL_DIR THREADS
+    diffusers_loop.py MODEL_DIR THREADS [float32|bfloat16]
 
 A request a line on stdin, an answer a line on stdout: {"seconds": S, "setup_seconds": 0}. The first line says which
 versions answer. OUT.latents and OUT.rgb get the final latents (f32, packed) and the pixels, OUT.initial the noise.
@@ -42,8 +42,9 @@ def initial_noise(pipe, request: dict) -> torch.Tensor:
 
 def main() -> int:
     folder, threads = sys.argv[1], int(sys.argv[2])
+    dtype = sys.argv[3] if len(sys.argv) > 3 else "float32"
     torch.set_num_threads(threads)
-    pipe = diffusers.Flux2KleinPipeline.from_pretrained(folder, torch_dtype=torch.float32)
+    pipe = diffusers.Flux2KleinPipeline.from_pretrained(folder, torch_dtype=getattr(torch, dtype))
     pipe.set_progress_bar_config(disable=True)
     versions = {"torch": torch.__version__, "diffusers": diffusers.__version__,
                 "transformers": transformers.__version__, "python": sys.version.split()[0]}

@@ -52,7 +52,7 @@ def numbers(document):
 
 def picture(part):
     names = {"dif": "dif generate", "dif-auto": "dif generate --dtype auto", "dif-64-tokens": "dif generate --text-tokens 64",
-             "diffusers": "diffusers"}
+             "diffusers": "diffusers", "diffusers-bf16": "diffusers in bf16"}
     lines = ["## A picture of the bundled model", "", request_text(part["request"]) + ".", "",
              *table(["in process", "seconds: median (least to most)"],
                     [(names[name], spread(runs)) for name, runs in part["in_process"].items()]),
