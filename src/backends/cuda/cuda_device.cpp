@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "backends/cuda/compiler.h"
-#include "backends/cuda/cudnn_graph.h"
+#include "backends/cuda/dnn_plans.h"
 #include "base/checked_math.h"
 
 namespace dif::cuda {
@@ -176,7 +176,7 @@ CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   driver_.cuCtxSetCurrent(context_);
   if (stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
-  if (dnn_ != nullptr) destroy_dnn_handle(dnn_);
+  dnn_.reset();
   if (matmul_ != nullptr) (*MatmulApi::load())->cublasLtDestroy(matmul_);
   for (const auto& [text, module] : modules_)
     if (module->loaded) driver_.cuModuleUnload(module->handle);
@@ -518,15 +518,15 @@ Result<cublasLtHandle_t> CudaDevice::matmul() {
   return matmul_;
 }
 
-Result<void*> CudaDevice::dnn() {
-  if (dnn_ != nullptr) return dnn_;
+Result<DnnPlans*> CudaDevice::dnn() {
+  if (dnn_ != nullptr) return dnn_.get();
   const auto library = DnnLibrary::load();
   if (!library) return fail(ErrorCode::kDeclined, "{}", library.error().message);
   DIF_TRY(count_library([&]() -> Status {
-    DIF_ASSIGN(dnn_, create_dnn_handle(**library, stream_));
+    DIF_ASSIGN(dnn_, DnnPlans::create(**library, stream_, facts_, driver_.version, cache_));
     return ok();
   }));
-  return dnn_;
+  return dnn_.get();
 }
 
 }  // namespace dif::cuda

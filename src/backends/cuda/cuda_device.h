@@ -30,6 +30,7 @@ struct Extent {
 };
 
 class CudaDevice;
+class DnnPlans;
 struct KernelModule;
 
 /// A kernel, compiled or about to be: the first launch waits for that. Its module lives as long as the
@@ -137,8 +138,8 @@ class CudaDevice final : public runtime::Device {
 
   /// cuBLASLt's handle, made when first asked for. Errors: Declined (why there is none).
   Result<cublasLtHandle_t> matmul();
-  /// cuDNN's handle, likewise; opaque here.
-  Result<void*> dnn();
+  /// cuDNN, likewise.
+  Result<DnnPlans*> dnn();
 
   /// What was measured or found in the cache for each product, by the key of that entry.
   std::map<std::string, std::vector<std::byte>>& known_choices() { return known_choices_; }
@@ -186,7 +187,7 @@ class CudaDevice final : public runtime::Device {
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr, copy_stream_ = nullptr;
   cublasLtHandle_t matmul_ = nullptr;
-  void* dnn_ = nullptr;
+  std::unique_ptr<DnnPlans> dnn_;
   std::counting_semaphore<> compiling_{std::max(1U, std::thread::hardware_concurrency())};  ///< at once
   std::map<std::string, std::unique_ptr<KernelModule>> modules_;                            ///< by text
   std::map<CUdeviceptr, std::uint64_t> large_;          ///< bytes of allocations of their own

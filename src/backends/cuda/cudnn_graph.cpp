@@ -1,15 +1,12 @@
 #include "backends/cuda/cudnn_graph.h"
 
 #include <exception>
-#include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 // The frontend finds cuDNN's functions in cudnn_dlhandle, and opens nothing that is linked.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
-#define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
 namespace cudnn_frontend {
@@ -58,6 +55,16 @@ class BuiltGraph final : public DnnGraph {
     if (error.is_good()) return ok();
     return fail(ErrorCode::kUnavailable, "cuDNN does not run its own plan: {}", error.get_message());
   }
+  std::vector<std::byte> serialized() const override {
+    try {
+      std::vector<std::uint8_t> bytes;
+      if (!graph_->serialize(bytes, false).is_good()) return {};
+      const auto raw = std::as_bytes(std::span(bytes));
+      return {raw.begin(), raw.end()};
+    } catch (const std::exception&) {  // an engine without that
+      return {};
+    }
+  }
 
  private:
   cudnnHandle_t handle_;
@@ -70,6 +77,14 @@ fe::graph::Tensor_attributes tensor(std::int64_t id, const char* name, const Dim
   return fe::graph::Tensor_attributes().set_uid(id).set_name(name).set_dim(dims).set_stride(strides);
 }
 
+/// Pre: the graph has its plan.
+Result<std::unique_ptr<DnnGraph>> built(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph) {
+  std::int64_t workspace = 0;
+  DIF_TRY(accepted(graph->get_workspace_size(workspace)));
+  if (workspace < 0) return runtime::declined("cuDNN: a plan with {} bytes of scratch memory", workspace);
+  return std::make_unique<BuiltGraph>(handle, std::move(graph), static_cast<std::uint64_t>(workspace));
+}
+
 /// Plans whose sums have one order, best first.
 Result<std::unique_ptr<DnnGraph>> build(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph,
                                         const std::vector<fe::NumericalNote_t>& without) {
@@ -79,9 +94,7 @@ Result<std::unique_ptr<DnnGraph>> build(cudnnHandle_t handle, std::shared_ptr<fe
   graph->deselect_numeric_notes(without);
   DIF_TRY(accepted(graph->check_support()));
   DIF_TRY(accepted(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE)));
-  std::int64_t workspace = 0;
-  DIF_TRY(accepted(graph->get_workspace_size(workspace)));
-  return std::make_unique<BuiltGraph>(handle, std::move(graph), static_cast<std::uint64_t>(workspace));
+  return built(handle, std::move(graph));
 }
 
 std::shared_ptr<fe::graph::Graph> new_graph(DType dtype) {
@@ -133,9 +146,7 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
   });
 }
 
-namespace {
-
-Result<std::unique_ptr<DnnGraph>> build_new_convolution(void* handle, const ConvolutionShape& s) {
+Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& s) {
   return guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
     const auto graph = new_graph(s.dtype);
     const auto operand = [&](std::int64_t id, const char* name, const std::array<std::int64_t, 4>& d) {
@@ -170,19 +181,18 @@ Result<std::unique_ptr<DnnGraph>> build_new_convolution(void* handle, const Conv
   });
 }
 
-}  // namespace
+std::uint64_t dnn_frontend_version() {
+  return CUDNN_FRONTEND_VERSION;
+}
 
-Result<std::shared_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape) {
-  static std::mutex mutex;
-  static std::map<std::pair<void*, ConvolutionShape>, std::weak_ptr<DnnGraph>> graphs;
-  const std::lock_guard lock(mutex);
-  std::erase_if(graphs, [](const auto& entry) { return entry.second.expired(); });
-  const std::pair key(handle, shape);
-  if (const auto found = graphs.find(key); found != graphs.end())
-    if (auto graph = found->second.lock()) return graph;
-  DIF_ASSIGN(std::shared_ptr<DnnGraph> graph, build_new_convolution(handle, shape));
-  graphs[key] = graph;
-  return graph;
+Result<std::unique_ptr<DnnGraph>> restore_graph(void* handle, std::span<const std::byte> bytes) {
+  return guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
+    const auto* const first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    const json document = json::from_ubjson(first, first + bytes.size());
+    const auto graph = std::make_shared<fe::graph::Graph>();
+    DIF_TRY(accepted(graph->deserialize(static_cast<cudnnHandle_t>(handle), document, false, false)));
+    return built(static_cast<cudnnHandle_t>(handle), graph);
+  });
 }
 
 }  // namespace dif::cuda

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
-#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "backends/cuda/cuda_api.h"
 #include "backends/cuda/row_steps.h"
@@ -24,7 +26,15 @@ class DnnGraph {
   virtual std::uint64_t workspace_bytes() const = 0;
   /// `tensors` in the order of the function that made the graph.
   virtual Status run(std::span<const runtime::BufferView> tensors, runtime::BufferView workspace) = 0;
+  /// The plan with its compiled kernel, for restore_graph(); empty where cuDNN cannot write this one down.
+  virtual std::vector<std::byte> serialized() const = 0;
 };
+
+/// The frontend's version, which the bytes of DnnGraph::serialized() depend on.
+std::uint64_t dnn_frontend_version();
+/// The graph of DnnGraph::serialized(), without searching and compiling: milliseconds where that takes tens
+/// of them. Errors: Declined (cuDNN does not take it).
+Result<std::unique_ptr<DnnGraph>> restore_graph(void* handle, std::span<const std::byte> bytes);
 
 struct AttentionShape {
   DType dtype = DType::kBF16;  ///< bf16 or f16
@@ -44,12 +54,9 @@ struct ConvolutionShape {
   bool channels_last = false;          ///< all three lie as [N, H, W, C]
   bool biased = false;
   bool added = false;  ///< a tensor like y is added before the rounding
-
-  friend auto operator<=>(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 /// x, w, y, then bias [Co] and what is added, where there are such. f32 is exact f32, without TF32. Errors:
 /// Declined.
-/// Finding a plan takes tens of milliseconds: kernels of one shape share it while one of them lives.
-Result<std::shared_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape);
+Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const ConvolutionShape& shape);
 
 }  // namespace dif::cuda

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backends/cuda/cudnn_graph.h"
+#include "backends/cuda/dnn_plans.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/matmul.h"
 #include "backends/cuda/row_steps.h"
@@ -39,7 +39,7 @@ std::int32_t integer(std::int64_t n) {
 
 class DnnAttention final : public runtime::Kernel {
  public:
-  explicit DnnAttention(std::unique_ptr<DnnGraph> graph) : graph_(std::move(graph)) {}
+  explicit DnnAttention(std::shared_ptr<DnnGraph> graph) : graph_(std::move(graph)) {}
 
   Status run(const runtime::KernelArgs& args) override {
     return graph_->run(
@@ -49,7 +49,7 @@ class DnnAttention final : public runtime::Kernel {
   std::uint64_t workspace_bytes() const override { return graph_->workspace_bytes(); }
 
  private:
-  std::unique_ptr<DnnGraph> graph_;
+  std::shared_ptr<DnnGraph> graph_;
 };
 
 // --- matrix products -------------------------------------------------------------------------------------
@@ -406,21 +406,21 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
     return runtime::declined("head widths {} and {} are no multiples of 8 up to 256", s.width, s.value_width);
   if (op.out().numel() == 0 || s.keys == 0) return runtime::declined("cuDNN takes no empty tensors");
   if (!(op.f32("scale") > 0)) return runtime::declined("a scale of {}", op.f32("scale"));
-  DIF_ASSIGN(void* const handle, device_of(request.device).dnn());
-  DIF_ASSIGN(auto graph, build_attention(handle, {.dtype = op.in(0).dtype,
-                                                  .batches = s.batches,
-                                                  .queries = s.queries,
-                                                  .keys = s.keys,
-                                                  .heads = s.heads,
-                                                  .key_heads = s.key_heads,
-                                                  .width = s.width,
-                                                  .value_width = s.value_width,
-                                                  .causal = op.flag("causal"),
-                                                  .scale = op.f32("scale"),
-                                                  .q = s.q,
-                                                  .k = s.k,
-                                                  .v = s.v,
-                                                  .y = s.y}));
+  DIF_ASSIGN(DnnPlans* const dnn, device_of(request.device).dnn());
+  DIF_ASSIGN(auto graph, dnn->attention({.dtype = op.in(0).dtype,
+                                         .batches = s.batches,
+                                         .queries = s.queries,
+                                         .keys = s.keys,
+                                         .heads = s.heads,
+                                         .key_heads = s.key_heads,
+                                         .width = s.width,
+                                         .value_width = s.value_width,
+                                         .causal = op.flag("causal"),
+                                         .scale = op.f32("scale"),
+                                         .q = s.q,
+                                         .k = s.k,
+                                         .v = s.v,
+                                         .y = s.y}));
   return std::make_unique<DnnAttention>(std::move(graph));
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backends/cuda/cudnn_graph.h"
+#include "backends/cuda/dnn_plans.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/tile_text.h"
 #include "ops/add/add.op.h"
@@ -106,17 +106,17 @@ Result<std::shared_ptr<DnnGraph>> build_graph(runtime::Device* device, const ir:
   const std::int64_t largest =
       std::max({*std::ranges::max_element(strides), *std::ranges::max_element(pads)});
   if (largest > 1 << 20) return runtime::declined("a stride or pad of {}", largest);
-  DIF_ASSIGN(void* const handle, device_of(device).dnn());
+  DIF_ASSIGN(DnnPlans* const dnn, device_of(device).dnn());
   const ops::Conv2dSizes s = ops::conv2d_sizes(op);
-  DIF_ASSIGN(auto graph, build_convolution(handle, {.dtype = op.in(0).dtype,
-                                                    .x = {s.images, s.ci, s.h, s.w},
-                                                    .w = {s.co, s.group_ci(), s.kh, s.kw},
-                                                    .y = {s.images, s.co, s.ho, s.wo},
-                                                    .strides = {strides[0], strides[1]},
-                                                    .pads = {pads[0], pads[1], pads[2], pads[3]},
-                                                    .channels_last = s.channels_last,
-                                                    .biased = op.has(2),
-                                                    .added = added}));
+  DIF_ASSIGN(auto graph, dnn->convolution({.dtype = op.in(0).dtype,
+                                           .x = {s.images, s.ci, s.h, s.w},
+                                           .w = {s.co, s.group_ci(), s.kh, s.kw},
+                                           .y = {s.images, s.co, s.ho, s.wo},
+                                           .strides = {strides[0], strides[1]},
+                                           .pads = {pads[0], pads[1], pads[2], pads[3]},
+                                           .channels_last = s.channels_last,
+                                           .biased = op.has(2),
+                                           .added = added}));
   if (graph.use_count() == 1)  // no other kernel has it yet
     load_kernels(device_of(device), *graph, 3 + std::size_t{op.has(2)} + std::size_t{added});
   return graph;
