@@ -349,8 +349,7 @@ class Loop {
 
   /// Whoever wants the state of each step, or to know about operations, waits for each step.
   bool runs_ahead() const {
-    return !executor_.streams_weights() && options_.n_carries != 0 && options_.wants_state == 0 &&
-           !hooks_.trace && !hooks_.check_operations;
+    return options_.n_carries != 0 && options_.wants_state == 0 && !hooks_.trace && !hooks_.check_operations;
   }
 
   /// The host submits a step while the device is still busy with the one before, whose result it hears of

@@ -548,14 +548,7 @@ Status Executor::run(std::span<const BufferView> inputs, std::span<const BufferV
                      const RunHooks& hooks) {
   Status status = start(inputs, outputs, hooks);
   if (status) status = device_.synchronize();
-  if (status) return complete();
-  if (stream_ != nullptr && stream_->within_run()) stream_.reset();
-  return status;
-}
-
-bool Executor::streams_weights() const {
-  return std::ranges::any_of(schedule_.segments,
-                             [](const Segment& segment) { return segment.stage != kNoStage; });
+  return status ? complete() : status;
 }
 
 Status Executor::start(std::span<const BufferView> inputs, std::span<const BufferView> outputs,

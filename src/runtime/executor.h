@@ -126,8 +126,6 @@ class Executor {
   Status start(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
                const RunHooks& hooks);
   Status complete();
-  /// Whether runs bring weights to the device; then each has to end before the next is started.
-  bool streams_weights() const;
 
   const ir::Program& program() const { return program_; }
   const plan::Plan& plan() const { return plan_; }

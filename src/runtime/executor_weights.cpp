@@ -335,7 +335,8 @@ void Executor::release_read(const ExecutorOptions& options) {
 /// Makes the stream of a schedule ready for the next run.
 Status Executor::open_stream(const Schedule& schedule) {
   if (schedule.ring.stages.empty()) return ok();
-  if (stream_ != nullptr && streamed_schedule_ == &schedule) return ok();
+  // After a run that stopped between two stages the next stage would not be the first.
+  if (stream_ != nullptr && streamed_schedule_ == &schedule && !stream_->within_run()) return ok();
   stream_.reset();
   if (ring_.bytes() < schedule.ring.bytes) {
     recorded_ = {};

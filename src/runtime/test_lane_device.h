@@ -9,6 +9,7 @@
 #include <set>
 
 #include "runtime/device.h"
+#include "runtime/finite.h"
 
 namespace dif::runtime::test {
 
@@ -87,6 +88,7 @@ class LaneDevice final : public Device {
     return ok();
   }
   Result<std::unique_ptr<Marker>> make_marker() override { return std::make_unique<TestMarker>(*this); }
+  Result<std::unique_ptr<FiniteProbe>> finite_probe() override { return std::make_unique<TestProbe>(*this); }
 
   Result<bool> begin_recording() override {
     if (!records) return false;
@@ -111,7 +113,7 @@ class LaneDevice final : public Device {
   std::uint64_t cap = 0, most_held = 0, pinned_limit = UINT64_MAX, uploaded_bytes = 0;
   std::int64_t copies_until_failure = -1;
   bool records = false;
-  int recordings = 0, replays = 0;
+  int recordings = 0, replays = 0, looks = 0;
 
  private:
   /// That many pieces of work of a lane.
@@ -141,6 +143,24 @@ class LaneDevice final : public Device {
     }
     LaneDevice& device;
     Place place;
+  };
+  struct TestProbe final : FiniteProbe {
+    explicit TestProbe(LaneDevice& owner) : device(owner) {}
+    Status submit(const TensorView& tensor) override {
+      ++device.looks;
+      device.submit(Lane::kRun, [this, at = tensor.buffer, type = *tensor.type] {
+        finite = all_finite(type.dtype, std::span(at.pointer(), type.bytes()));
+      });
+      place = device.record(Lane::kRun);
+      return ok();
+    }
+    Result<bool> wait() override {
+      device.drain(&place);
+      return finite;
+    }
+    LaneDevice& device;
+    Place place;
+    bool finite = true;
   };
   struct TestRecording final : Recording {
     TestRecording(LaneDevice& owner, std::vector<std::function<void()>> work)

@@ -68,14 +68,6 @@ void WeightStream::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-Status WeightStream::restart() {
-  stop();
-  asked_ = acquired_ = fetched_ = released_ = 0;
-  stopped_ = false;
-  failure_.reset();
-  return start();
-}
-
 /// Waits until what lies in the place of stage `number` was released, and in serial streaming until the stage
 /// is asked for. Then the copy lane may go on once the run lane has passed that release.
 Status WeightStream::wait_for_place(std::uint64_t number) {

@@ -22,8 +22,8 @@ struct StreamStage {
 
 /// Brings the stages of a run to the device, one after the other and run after run, while kernels run: a
 /// thread submits the copies to the copy lane as soon as the stage whose place they take is done. The stages
-/// of a run are used in their order: acquire, kernels, release, for each. After a run that stopped between,
-/// restart.
+/// of a run are used in their order: acquire, kernels, release, for each. After a run that stopped between
+/// them the next one needs a new stream.
 class WeightStream {
  public:
   /// `stages` is not empty. Errors: OutOfMemory (no pinned memory), Unavailable (no thread).
@@ -36,8 +36,6 @@ class WeightStream {
   Status acquire(const std::function<bool()>& cancelled);
   /// What was submitted to the run lane until now was the last that reads the stage.
   Status release();
-  /// The next stage is the first one. Pre: the device is idle.
-  Status restart();
   /// Whether a run has begun and not ended.
   bool within_run() const { return acquired_ % stages_.size() != 0 || acquired_ != released_; }
 

@@ -6,10 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "io/mapped_file.h"
+#include "ir/program_file.h"
 #include "ops/add/add.op.h"
 #include "ops/concat/concat.op.h"
 #include "ops/mul_scalar/mul_scalar.op.h"
 #include "ops/slice/slice.op.h"
+#include "runtime/abi_adapter.h"
+#include "runtime/abi_codes.h"
 #include "runtime/executor.h"
 #include "runtime/test_lane_device.h"
 #include "runtime/test_programs.h"
@@ -327,6 +330,124 @@ TEST_F(Weights, ADeviceThatFailsWhileItStreamsIsReported) {
   Status status;
   for (int i = 0; i < 3 && status; ++i) status = run(device, **executor, 1);
   expect_error(status, ErrorCode::kUnavailable, "the device is gone");
+}
+
+// --- steps ahead -----------------------------------------------------------------------------------------
+
+LaneDevice* g_lanes = nullptr;
+
+constexpr BackendDefinition kLanes = {
+    .name = "lanes",
+    .create_device = [](const DeviceOptions& options) -> Result<std::unique_ptr<Device>> {
+      auto device = std::make_unique<LaneDevice>();
+      device->cap = options.cap_bytes;
+      g_lanes = device.get();
+      return device;
+    },
+    .kernels = []() -> std::span<const KernelEntry> { return kKernels; },
+    .probe = [] { return std::string("{}"); },
+};
+
+/// x + weights over steps, x carried, through the C interface; half of the weights are streamed.
+class StreamedLoop : public Weights {
+ protected:
+  void SetUp() override {
+    Weights::SetUp();
+    ir::Builder b("steps");
+    ir::Value y = b.input("x", f32({kWidth}));
+    b.input("step", {DType::kI32, {1}});
+    for (int i = 0; i < kWeights; ++i) y = ops::add(b, y, b.constant("w" + std::to_string(i), f32({kWidth})));
+    b.output("y", y);
+    const ir::Program program = finish(b);
+    dif_context_options options = {};
+    options.struct_size = sizeof(options);
+    options.memory_cap_bytes = budget_for(6);
+    options.user = this;
+    options.cancelled = [](void* user) -> std::int32_t {
+      return --static_cast<StreamedLoop*>(user)->polls_until_cancelled < 0 ? 1 : 0;
+    };
+    ASSERT_EQ(api.context_create(&options, &context, &error), DIF_OK) << text;
+    const auto bytes = ir::encode(program);
+    std::vector<dif_constant> bound;
+    std::vector<std::string> names;
+    for (int i = 0; i < kWeights; ++i) names.push_back("w" + std::to_string(i));
+    for (std::size_t i = 0; i < constants.size(); ++i)
+      bound.push_back({sizeof(dif_constant), constants[i].fd, constants[i].file_offset, names[i].c_str(),
+                       to_abi(f32({kWidth})), constants[i].data, kBytes});
+    dif_prepare_options prepare = {};
+    prepare.struct_size = sizeof(prepare);
+    prepare.program = bytes.data();
+    prepare.program_bytes = bytes.size();
+    prepare.constants = bound.data();
+    prepare.n_constants = static_cast<std::uint32_t>(bound.size());
+    ASSERT_EQ(api.prepare(context, &prepare, &prepared, &error), DIF_OK) << text;
+  }
+  void TearDown() override {
+    if (prepared != nullptr) api.prepared_destroy(prepared);
+    if (context != nullptr) api.context_destroy(context);
+  }
+
+  dif_code run(std::uint32_t n_steps) {
+    std::int32_t step = 0;
+    dif_tensor ins[2] = {}, out = {};
+    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
+    ins[0].type = out.type = to_abi(f32({kWidth}));
+    ins[1].type = to_abi({DType::kI32, {1}});
+    ins[0].data = x.data(), ins[1].data = &step, out.data = found.data();
+    ins[0].bytes = out.bytes = kBytes, ins[1].bytes = sizeof(step);
+    const dif_carry carry = {0, 0};
+    dif_loop_options loop = {};
+    loop.struct_size = sizeof(loop);
+    loop.run = {sizeof(dif_run_options), 0, ins, 2, 1, &out};
+    loop.n_steps = n_steps;
+    loop.step_input = 1;
+    loop.carries = &carry;
+    loop.n_carries = 1;
+    loop.user = this;
+    loop.on_step = [](void* user, const dif_step_event*) -> std::int32_t {
+      static_cast<StreamedLoop*>(user)->looks_when_told.push_back(g_lanes->looks);
+      return 0;
+    };
+    return api.run_loop(prepared, &loop, &error);
+  }
+
+  /// What is found is what that many steps make of x.
+  void expect_steps(int n) {
+    for (std::int64_t i = 0; i < kWidth; ++i) {
+      float sum = 0;
+      for (int k = 0; k < kWeights; ++k) sum += static_cast<float>((k * kWidth + i) * 7 % 1013);
+      ASSERT_EQ(found[static_cast<std::size_t>(i)], 1 + static_cast<float>(n) * sum) << i;
+    }
+  }
+
+  const dif_backend_api& api = *backend_api<kLanes>(DIF_ABI_MAJOR);
+  char text[256] = {};
+  dif_error error = {sizeof(error), text, sizeof(text), DIF_NO_OPERATION};
+  dif_context* context = nullptr;
+  dif_prepared* prepared = nullptr;
+  std::vector<float> x = std::vector<float>(kWidth, 1), found = std::vector<float>(kWidth);
+  std::vector<int> looks_when_told;
+  int polls_until_cancelled = INT32_MAX;
+};
+
+TEST_F(StreamedLoop, SubmitsAStepBeforeItHearsOfTheOneBefore) {
+  dif_report report = {};
+  report.struct_size = sizeof(report);
+  ASSERT_EQ(api.report(prepared, &report, &error), DIF_OK) << text;
+  EXPECT_GT(report.streamed_bytes, 3 * kBytes);
+  ASSERT_EQ(run(4), DIF_OK) << text;
+  expect_steps(4);
+  EXPECT_EQ(looks_when_told, (std::vector<int>{2, 3, 4, 4}));
+}
+
+TEST_F(StreamedLoop, ALoopThatIsStoppedBetweenStagesCanBeRepeated) {
+  for (int polls = 1; polls < 40; polls += 5) {
+    polls_until_cancelled = polls;
+    ASSERT_EQ(run(4), DIF_ERROR_CANCELLED) << text;
+    polls_until_cancelled = INT32_MAX;
+    ASSERT_EQ(run(2), DIF_OK) << text;
+    expect_steps(2);
+  }
 }
 
 }  // namespace
