@@ -28,7 +28,7 @@ struct StreamingOptions {
   std::string max_vram;
   std::string resident_order = "spread";
   std::uint64_t resident_plan_mib = 0, min_free_mib = 0;
-  std::uint32_t prefetch_distance = 2, staging_buffers = 32, stage_threads = 0;
+  std::uint32_t prefetch_distance = 3, staging_buffers = 32, stage_threads = 0;
   std::uint64_t pinned_budget_mib = 2048;
   bool host_pinned = false, serial = false, keep_pages = false, release_pages = false, lazy = false,
        pipelined = false;

@@ -148,9 +148,11 @@ void record_residency(PlanRecord& record, const Program& program, const Residenc
   std::vector<std::uint32_t> index(record.values.size(), ir::kNoId);
   for (const RecordedStep& step : record.steps) {
     std::vector<std::uint32_t> reads;
+    double flop = 0;
     for (const OpId op : step.ops) {
       const ir::Op& node = program.ops[op];
       if (node.def->is_view || record.values[node.results.front()].storage == Storage::kFolded) continue;
+      flop += ir::flops(program.view(op));
       for (const ValueId operand : node.operands) {
         const RecordedValue& value = record.values[operand];
         if (value.storage != Storage::kConstant && value.storage != Storage::kFolded) continue;
@@ -161,7 +163,7 @@ void record_residency(PlanRecord& record, const Program& program, const Residenc
         if (std::ranges::count(reads, index[value.root]) == 0) reads.push_back(index[value.root]);
       }
     }
-    if (!reads.empty()) use.steps.push_back(std::move(reads));
+    use.add_step(std::move(reads), flop);
   }
   Residency residency = place_weights(std::move(use), record.arena_bytes, request);
   for (const PlacedWeight& weight : residency.weights)

@@ -14,7 +14,7 @@ namespace dif::plan {
 enum class ResidentOrder : std::uint8_t {
   kFirst,    ///< as the steps read them
   kLargest,  ///< the largest first; of one size, as the steps read them
-  kSpread,   ///< those below 1 MiB first; then so that what is streamed lies evenly among the steps
+  kSpread,   ///< those below 1 MiB first; then so that what is streamed is needed evenly while steps work
 };
 
 /// "first", "largest", "spread"
@@ -44,6 +44,11 @@ struct PlacedWeight {
 struct WeightUse {
   std::vector<PlacedWeight> weights;
   std::vector<std::vector<std::uint32_t>> steps;
+  /// Per step: FLOP of the step and of those behind it that read no weight. Empty: one is as good as another.
+  std::vector<double> work;
+
+  /// The next step of the run. What comes before the first one that reads a weight is left out.
+  void add_step(std::vector<std::uint32_t> reads, double flop);
 };
 
 /// The arithmetic of weight placement:

@@ -146,9 +146,30 @@ TEST(Residency, SpreadKeepsSmallWeightsAndStreamsEvenly) {
   }
 }
 
+TEST(Residency, SpreadStreamsForStepsThatWorkLongerThanTheirCopies) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  WeightUse use;
+  for (ir::ValueId id = 0; id < 16; ++id) {
+    use.weights.push_back({id, 2 * kMiB, false});
+    use.add_step({id}, 1);
+    use.add_step({}, id < 8 ? 0 : 8);  // the steps behind it count too
+  }
+  const auto streamed_of = [](const Residency& residency) {
+    std::vector<ir::ValueId> early, late;
+    for (const ir::ValueId value : streamed(residency)) (value < 8 ? early : late).push_back(value);
+    return std::pair(early.size(), late.size());
+  };
+  // Room for eight and the ring of two. A tenth of the work is done by the first half of the steps.
+  const ResidencyRequest request = {20 * kMiB, 0, ResidentOrder::kSpread, 1};
+  EXPECT_LE(streamed_of(place_weights(use, 0, request)).first, 1U);
+  use.work.assign(16, 0);
+  EXPECT_EQ(streamed_of(place_weights(use, 0, request)), std::pair(std::size_t{4}, std::size_t{4}))
+      << "where nothing is known of their work, one step is as good as another";
+}
+
 TEST(Residency, TheWeightsOfOneStepAreOnTheDeviceTogether) {
-  const WeightUse use = {{{0, 8, false}, {1, 8, false}, {2, 1, false}, {3, 1, false}},
-                         {{0, 1}, {2}, {3}, {1}}};
+  const WeightUse use = {
+      {{0, 8, false}, {1, 8, false}, {2, 1, false}, {3, 1, false}}, {{0, 1}, {2}, {3}, {1}}, {}};
   EXPECT_EQ(least_budget(use, 0, {0, 0, ResidentOrder::kFirst, 0}), 16U) << "the first step";
   EXPECT_EQ(least_budget(use, 0, {0, 0, ResidentOrder::kFirst, 1}), 24U) << "the last step and the first";
 }
@@ -181,6 +202,18 @@ TEST(Ring, StagesOfOneSizeLieApartAsFarAsIsPrefetched) {
       EXPECT_EQ(ring.bytes, 256 * std::min<std::uint64_t>(distance + 1, n));
       expect_sound(ring, distance, n % (distance + 1) == 0);
     }
+}
+
+TEST(Ring, SmallStagesOverwriteWhatWasUsedLongAgo) {
+  WeightUse use;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    use.weights.push_back({i, i % 6 == 0 ? 4U : 1U, false});
+    use.steps.push_back({i});
+  }
+  const Ring ring = lay_out_ring(use, 1, 1);  // a large one beside a small one
+  EXPECT_EQ(ring.bytes, 5U);
+  for (std::uint32_t i = 0; i < 12; ++i) EXPECT_GE(ring.stages[i].overwrites, i % 6 == 0 ? 1U : i % 6) << i;
+  expect_sound(ring, 0, false);
 }
 
 TEST(Ring, AnyStagesFitAndSayWhomTheyOverwrite) {

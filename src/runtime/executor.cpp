@@ -252,6 +252,7 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
   const ir::OpView& view = views_[op];
   Step step;
   step.op = op;
+  step.flop = ir::flops(view);
   step.description = view.def().name;
   step.in = program_.ops[op].operands;
   step.out = program_.ops[op].results;
@@ -278,6 +279,7 @@ Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const
   for (const ir::OpId id : group.ops) {
     const ir::Op& op = program_.ops[id];
     step.description += (step.description.empty() ? "" : "+") + std::string(op.def->name);
+    step.flop += ir::flops(views_[id]);
     GroupOp member = {&views_[id], {}, kNoOutput};
     for (const ir::ValueId operand : op.operands) {
       const ir::ValueId root = plan_.values[operand].root;

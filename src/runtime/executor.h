@@ -143,6 +143,7 @@ class Executor {
     const char* kernel_name = "";
     std::unique_ptr<Kernel> kernel;  ///< null when all declined, and after planning only
     std::uint64_t workspace_bytes = 0, prepacked_bytes = 0;
+    double flop = 0;
     bool on_host = false;     ///< leaves the device
     std::string choice;       ///< Kernel::choice
     std::vector<bool> reads;  ///< per `in`: whether a run reads it if it is constant

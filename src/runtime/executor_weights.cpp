@@ -80,9 +80,8 @@ plan::WeightUse Executor::weight_use(const std::vector<const Step*>& order,
       }
       if (std::ranges::find(reads, index[root]) == reads.end()) reads.push_back(index[root]);
     }
-    if (reads.empty()) continue;
-    use.steps.push_back(std::move(reads));
-    position.push_back(i);
+    if (!reads.empty()) position.push_back(i);
+    use.add_step(std::move(reads), order[i]->flop);
   }
   return use;
 }
