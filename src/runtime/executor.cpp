@@ -32,6 +32,7 @@ Executor::Executor(ir::Program program, Device& device, SharedArena& arena,
       device_(device),
       arena_(arena),
       kernels_(kernels) {
+  arena_.join();
   for (ir::OpId id = 0; id < program_.ops.size(); ++id) views_.push_back(program_.view(id));
   fixed_places_.resize(program_.values.size());
   owned_.resize(program_.values.size());

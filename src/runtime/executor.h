@@ -24,6 +24,11 @@ namespace dif::runtime {
 class SharedArena {
  public:
   explicit SharedArena(Device& device) : device_(device) {}
+  /// A program uses it from now on.
+  void join() { ++n_programs_; }
+  /// A program is gone. With the last one goes all that was reserved and expected, where `frees`: what comes
+  /// next on a device with a cap needs other sizes.
+  void leave(bool frees);
   /// Grows to at least these sizes. Contents do not survive.
   Status reserve(std::uint64_t arena_bytes, std::uint64_t workspace_bytes);
   BufferView arena() const { return arena_.view(); }
@@ -46,6 +51,7 @@ class SharedArena {
 
  private:
   Device& device_;
+  std::size_t n_programs_ = 0;
   DeviceBuffer arena_;
   DeviceBuffer workspace_;
   std::unique_ptr<Uploader> uploader_;

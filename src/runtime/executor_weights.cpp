@@ -50,8 +50,16 @@ void SharedArena::plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes,
   planned_resident_bytes_ += static_cast<std::uint64_t>(resident_bytes);
 }
 
+void SharedArena::leave(bool frees) {
+  if (--n_programs_ != 0 || !frees) return;
+  arena_ = DeviceBuffer();
+  workspace_ = DeviceBuffer();
+  planned_arena_bytes_ = planned_workspace_bytes_ = run_bytes_ = 0;
+}
+
 Executor::~Executor() {
   if (late_ && plan_only_) arena_.plan(0, 0, -static_cast<std::int64_t>(report_.resident_bytes));
+  arena_.leave(late_ && (device_.cap_bytes() != 0 || weights_.budget_bytes != 0));
 }
 
 void Executor::take_sources(const std::vector<HostConstant>& constants) {

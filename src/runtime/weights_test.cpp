@@ -277,6 +277,22 @@ TEST_F(Weights, WhatIsPlannedAtOneTimeIsPlannedBesideEachOther) {
   EXPECT_LT((*second)->report().resident_bytes, (*first)->report().resident_bytes);
 }
 
+TEST_F(Weights, UnderACapTheArenaGoesWithTheLastProgram) {
+  LaneDevice device;
+  SharedArena arena(device);
+  ASSERT_TRUE(arena.reserve(4 * kBytes, kBytes));
+  auto first = prepare(device, arena, {});
+  ASSERT_TRUE(first) << first.error().message;
+  auto second = prepare(device, arena, {});
+  ASSERT_TRUE(second) << second.error().message;
+  device.cap = 64 << 20;
+  first->reset();
+  EXPECT_EQ(arena.arena_bytes(), 4 * kBytes) << "the second one uses it";
+  second->reset();
+  EXPECT_EQ(arena.arena_bytes(), 0U);
+  EXPECT_EQ(arena.workspace_bytes(), 0U);
+}
+
 TEST_F(Weights, PinnedMemoryThatIsRefusedIsAnErrorThatSaysWhatFor) {
   LaneDevice device;
   SharedArena arena(device);

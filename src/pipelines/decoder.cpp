@@ -1,0 +1,83 @@
+#include "pipelines/decoder.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace dif {
+
+using runtime::Binding;
+using runtime::PreparedProgram;
+using runtime::PreparedReport;
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames = {"auto", "whole", "slabs", "tiles"};
+
+class WholeDecoder final : public Decoder {
+ public:
+  explicit WholeDecoder(std::string reason) : Decoder(DecodeWay::kWhole, std::move(reason)) {}
+
+  Status prepare(const ir::Program& program, const PrepareProgram& prepare) {
+    DIF_ASSIGN(prepared_, add_part(program, 1, 0, prepare));
+    return ok();
+  }
+
+  Status run(std::span<std::byte> latents, std::span<float> image, bool) override {
+    const ir::Program& program = parts().front().program;
+    const std::array inputs = {Binding::of(program.type(program.inputs.front()), latents)};
+    const std::array outputs = {
+        Binding::of(program.type(program.outputs.front().value), std::as_writable_bytes(image))};
+    return prepared_->run(inputs, outputs);
+  }
+
+  Result<PreparedReport> report() const override { return prepared_->report(); }
+
+ private:
+  std::unique_ptr<PreparedProgram> prepared_;
+};
+
+}  // namespace
+
+std::string_view decode_way_name(DecodeWay way) {
+  return kNames[static_cast<std::size_t>(way)];
+}
+
+std::optional<DecodeWay> decode_way_from_name(std::string_view name) {
+  const auto found = std::ranges::find(kNames, name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<DecodeWay>(found - kNames.begin());
+}
+
+Result<std::unique_ptr<PreparedProgram>> Decoder::add_part(ir::Program program, std::int64_t runs,
+                                                           std::int64_t rows, const PrepareProgram& prepare) {
+  DIF_ASSIGN(auto prepared, prepare(program));
+  DIF_ASSIGN(PreparedReport memory, prepared->report());
+  parts_.push_back({std::move(program), runs, rows, std::move(memory)});
+  return prepared;
+}
+
+PreparedReport memory_of(const std::vector<DecodePart>& parts) {
+  PreparedReport all = parts.front().memory;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const PreparedReport& part = parts[i].memory;
+    all.arena_bytes = std::max(all.arena_bytes, part.arena_bytes);
+    all.workspace_bytes = std::max(all.workspace_bytes, part.workspace_bytes);
+    all.resident_bytes += part.resident_bytes;
+    all.streamed_bytes += part.streamed_bytes;
+    all.prepacked_bytes += part.prepacked_bytes;
+    all.pinned_host_bytes = std::max(all.pinned_host_bytes, part.pinned_host_bytes);
+    all.host_operations += part.host_operations;
+  }
+  return all;
+}
+
+Result<std::unique_ptr<Decoder>> make_whole_decoder(const ir::Program& program, std::string reason,
+                                                    const PrepareProgram& prepare) {
+  auto decoder = std::make_unique<WholeDecoder>(std::move(reason));
+  DIF_TRY(decoder->prepare(program, prepare));
+  return decoder;
+}
+
+}  // namespace dif

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dif/status.h"
+#include "ir/program.h"
+#include "runtime/session.h"
+
+namespace dif {
+
+/// How latents become a picture.
+enum class DecodeWay : std::uint8_t {
+  kAuto,   ///< whole, or in slabs where that does not fit
+  kWhole,  ///< one program
+  kSlabs,  ///< rows at a time between group norms, whose statistics are those of the whole picture
+  kTiles,  ///< overlapping squares that are blended: another picture
+};
+
+/// "auto", "whole", "slabs", "tiles"
+std::string_view decode_way_name(DecodeWay way);
+std::optional<DecodeWay> decode_way_from_name(std::string_view name);
+
+struct DecodeOptions {
+  DecodeWay way = DecodeWay::kAuto;
+  std::int64_t tile_size = 512;    ///< pixels of a side
+  std::int64_t tile_overlap = 64;  ///< pixels that neighbours share at the least
+};
+
+/// One program of a decode, as it was prepared.
+struct DecodePart {
+  ir::Program program;
+  std::int64_t runs = 1;  ///< for one picture
+  std::int64_t rows = 0;  ///< of a slab; 0: not in slabs
+  runtime::PreparedReport memory;
+};
+
+/// Prepares a program with the constants of the decode, or plans it.
+using PrepareProgram =
+    std::function<Result<std::unique_ptr<runtime::PreparedProgram>>(const ir::Program& program)>;
+
+/// The decode of one size, prepared.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  /// Latents f32 [1, S, C] to f32 [1, 3, height, width]. Errors: NonFinite, where the decoder looks and
+  /// `allow_nonfinite` is not set.
+  virtual Status run(std::span<std::byte> latents, std::span<float> image, bool allow_nonfinite) = 0;
+  /// Figures of the context as they are now.
+  virtual Result<runtime::PreparedReport> report() const = 0;
+
+  DecodeWay way() const { return way_; }
+  /// Why this way, in a few words.
+  const std::string& reason() const { return reason_; }
+  const std::vector<DecodePart>& parts() const { return parts_; }
+
+ protected:
+  Decoder(DecodeWay way, std::string reason) : way_(way), reason_(std::move(reason)) {}
+  /// Prepares one more part.
+  Result<std::unique_ptr<runtime::PreparedProgram>> add_part(ir::Program program, std::int64_t runs,
+                                                             std::int64_t rows,
+                                                             const PrepareProgram& prepare);
+
+ private:
+  DecodeWay way_;
+  std::string reason_;
+  std::vector<DecodePart> parts_;
+};
+
+/// What all parts of a decode take together: they share arena and workspace, the rest adds up. Details are
+/// those of the first part.
+runtime::PreparedReport memory_of(const std::vector<DecodePart>& parts);
+
+/// `program` as it is.
+Result<std::unique_ptr<Decoder>> make_whole_decoder(const ir::Program& program, std::string reason,
+                                                    const PrepareProgram& prepare);
+
+}  // namespace dif

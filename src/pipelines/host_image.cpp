@@ -1,0 +1,202 @@
+#include "pipelines/host_image.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "io/host_tensor.h"
+
+namespace dif {
+
+namespace {
+
+constexpr std::size_t kMostThreads = 16;
+/// Channels whose sums stay in registers while positions pass by, and positions that stay in the cache while
+/// channels do.
+constexpr std::int64_t kChannels = 8, kPositions = 256;
+
+float decode(std::uint16_t bf16) {
+  return std::bit_cast<float>(std::uint32_t{bf16} << 16);
+}
+float decode(float value) {
+  return value;
+}
+
+/// Sums of `kChannels` channels over positions that lie `stride` elements apart.
+template <class T>
+void add_positions(const T* x, std::int64_t n, std::int64_t stride, double* values, double* squares) {
+  double value[kChannels] = {}, square[kChannels] = {};
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      const double v = decode(x[i * stride + c]);
+      value[c] += v;
+      square[c] += v * v;
+    }
+  for (std::int64_t c = 0; c < kChannels; ++c) {
+    values[c] += value[c];
+    squares[c] += square[c];
+  }
+}
+
+/// Sums of each channel of a row [width, channels].
+template <class T>
+void add_channels_last(const T* row, std::int64_t width, std::int64_t channels, double* values,
+                       double* squares) {
+  for (std::int64_t first = 0; first < width; first += kPositions) {
+    const std::int64_t n = std::min(kPositions, width - first);
+    const T* const x = row + first * channels;
+    std::int64_t c = 0;
+    for (; c + kChannels <= channels; c += kChannels)
+      add_positions(x + c, n, channels, values + c, squares + c);
+    for (; c < channels; ++c)
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double v = decode(x[i * channels + c]);
+        values[c] += v;
+        squares[c] += v * v;
+      }
+  }
+}
+
+/// Sums of a row of one channel.
+template <class T>
+void add_plane(const T* row, std::int64_t width, double& values, double& squares) {
+  double value[kChannels] = {}, square[kChannels] = {};
+  std::int64_t i = 0;
+  for (; i + kChannels <= width; i += kChannels)
+    for (std::int64_t c = 0; c < kChannels; ++c) {
+      const double v = decode(row[i + c]);
+      value[c] += v;
+      square[c] += v * v;
+    }
+  for (; i < width; ++i) {
+    const double v = decode(row[i]);
+    values += v;
+    squares += v * v;
+  }
+  for (std::int64_t c = 0; c < kChannels; ++c) {
+    values += value[c];
+    squares += square[c];
+  }
+}
+
+}  // namespace
+
+HostImage::HostImage(const ir::TensorType& type, int row_axis)
+    : type_(type),
+      row_axis_(row_axis),
+      data_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(type.bytes()))) {
+  DIF_CHECK(type.rank() == 4 && type.dim(0) == 1 && (row_axis == 1 || row_axis == 2));
+}
+
+std::size_t HostImage::row_bytes() const {
+  return static_cast<std::size_t>(channels_last() ? type_.dim(2) * type_.dim(3) : type_.dim(3)) *
+         dtype_size(type_.dtype);
+}
+
+std::span<std::byte> HostImage::where(const opt::Rows& rows) {
+  if (planes() != 1 || rows.begin < 0 || rows.end > height()) return {};
+  return bytes().subspan(static_cast<std::size_t>(rows.begin) * row_bytes(),
+                         static_cast<std::size_t>(rows.count()) * row_bytes());
+}
+
+void HostImage::read(const opt::Rows& rows, std::span<std::byte> to) const {
+  const std::size_t row = row_bytes();
+  const opt::Rows inside = {std::clamp<std::int64_t>(rows.begin, 0, height()),
+                            std::clamp<std::int64_t>(rows.end, 0, height())};
+  const auto before = static_cast<std::size_t>(inside.begin - rows.begin) * row,
+             length = static_cast<std::size_t>(inside.count()) * row,
+             after = static_cast<std::size_t>(rows.end - inside.end) * row;
+  std::byte* next = to.data();
+  for (std::int64_t plane = 0; plane < planes(); ++plane) {
+    std::memset(next, 0, before);
+    std::memcpy(next + before, data_.get() + static_cast<std::size_t>(plane * height() + inside.begin) * row,
+                length);
+    std::memset(next + before + length, 0, after);
+    next += before + length + after;
+  }
+}
+
+void HostImage::write(const opt::Rows& rows, std::span<const std::byte> from) {
+  const std::size_t row = row_bytes(), length = static_cast<std::size_t>(rows.count()) * row;
+  for (std::int64_t plane = 0; plane < planes(); ++plane)
+    std::memcpy(data_.get() + static_cast<std::size_t>(plane * height() + rows.begin) * row,
+                from.data() + static_cast<std::size_t>(plane) * length, length);
+}
+
+GroupSums::GroupSums(const HostImage& image, std::int64_t groups)
+    : channels_(image.type().dim(image.channels_last() ? 3 : 1)),
+      groups_(groups),
+      elements_(image.type().numel() / groups),
+      sums_(static_cast<std::size_t>(image.height() * groups)) {}
+
+void GroupSums::add(const HostImage& image, const opt::Rows& rows) {
+  parallel_for(static_cast<std::size_t>(rows.count()), kMostThreads,
+               [&](std::size_t i) { add_row(image, rows.begin + static_cast<std::int64_t>(i)); });
+}
+
+void GroupSums::add_row(const HostImage& image, std::int64_t row) {
+  const ir::TensorType& type = image.type();
+  const std::int64_t width = type.dim(image.channels_last() ? 2 : 3);
+  std::vector<double> values(static_cast<std::size_t>(channels_)), squares(values.size());
+  std::vector<float> converted;
+  const std::size_t row_bytes = image.row_bytes();
+  const auto bytes_at = [&](std::int64_t plane) {
+    return std::span<const std::byte>(
+        image.data_.get() + static_cast<std::size_t>(plane * image.height() + row) * row_bytes, row_bytes);
+  };
+  for (std::int64_t plane = 0; plane < image.planes(); ++plane) {
+    const std::span<const std::byte> bytes = bytes_at(plane);
+    const auto c = static_cast<std::size_t>(plane);
+    const auto add = [&](const auto* x) {
+      if (image.channels_last())
+        add_channels_last(x, width, channels_, values.data(), squares.data());
+      else
+        add_plane(x, width, values[c], squares[c]);
+    };
+    if (type.dtype == DType::kBF16) {
+      add(reinterpret_cast<const std::uint16_t*>(bytes.data()));
+    } else if (type.dtype == DType::kF32) {
+      add(reinterpret_cast<const float*>(bytes.data()));
+    } else {
+      converted.resize(row_bytes / dtype_size(type.dtype));
+      io::convert_to_f32(type.dtype, bytes, converted);
+      add(converted.data());
+    }
+  }
+  const auto each = static_cast<std::size_t>(channels_ / groups_);
+  Sum* const sums = sums_.data() + row * groups_;
+  for (std::size_t g = 0; g < static_cast<std::size_t>(groups_); ++g) {
+    sums[g] = {};
+    for (std::size_t c = g * each; c < (g + 1) * each; ++c) {
+      sums[g].values += values[c];
+      sums[g].squares += squares[c];
+    }
+  }
+}
+
+bool GroupSums::all_finite() const {
+  return std::ranges::all_of(sums_, [](const Sum& sum) { return std::isfinite(sum.squares); });
+}
+
+void GroupSums::finish(float eps, std::span<float> mean, std::span<float> scale) const {
+  const auto groups = static_cast<std::size_t>(groups_), each = static_cast<std::size_t>(channels_) / groups;
+  const auto n = static_cast<double>(elements_);
+  for (std::size_t g = 0; g < groups; ++g) {
+    Sum all;
+    for (std::size_t i = g; i < sums_.size(); i += groups) {
+      all.values += sums_[i].values;
+      all.squares += sums_[i].squares;
+    }
+    const double middle = all.values / n;
+    const double variance = std::max(0.0, all.squares / n - middle * middle);
+    for (std::size_t c = g * each; c < (g + 1) * each; ++c) {
+      mean[c] = static_cast<float>(middle);
+      scale[c] = static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(eps)));
+    }
+  }
+}
+
+}  // namespace dif

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ir/tensor_type.h"
+#include "opt/image_stages.h"
+
+namespace dif {
+
+/// An image of one picture, [1, H, W, C] or [1, C, H, W], in host memory.
+class HostImage {
+ public:
+  HostImage() = default;
+  /// Its bytes are what they are.
+  HostImage(const ir::TensorType& type, int row_axis);
+
+  const ir::TensorType& type() const { return type_; }
+  std::int64_t height() const { return type_.dim(row_axis_); }
+  bool channels_last() const { return row_axis_ == 1; }
+  std::span<std::byte> bytes() { return {data_.get(), static_cast<std::size_t>(type_.bytes())}; }
+
+  /// The rows where they lie; nothing when they lie apart or not all of them exist.
+  std::span<std::byte> where(const opt::Rows& rows);
+  /// Copies rows, of which those outside the image are zeros. Pre: `to` has their bytes.
+  void read(const opt::Rows& rows, std::span<std::byte> to) const;
+  void write(const opt::Rows& rows, std::span<const std::byte> from);
+
+ private:
+  friend class GroupSums;
+  std::size_t row_bytes() const;  ///< of one row of one plane
+  std::int64_t planes() const { return channels_last() ? 1 : type_.dim(1); }
+
+  ir::TensorType type_;
+  int row_axis_ = 1;
+  std::unique_ptr<std::byte[]> data_;
+};
+
+/// The statistics of a group norm over an image that comes row by row. Each row has sums of its own, in f64,
+/// which are added in the order of rows: how many rows come at a time changes no bit.
+class GroupSums {
+ public:
+  GroupSums(const HostImage& image, std::int64_t groups);
+
+  /// Pre: `rows` of `image` are written.
+  void add(const HostImage& image, const opt::Rows& rows);
+  /// Whether every element so far was finite.
+  bool all_finite() const;
+  /// Mean, and 1 / sqrt(variance + eps), of the group of each channel. Pre: every row was added.
+  void finish(float eps, std::span<float> mean, std::span<float> scale) const;
+
+ private:
+  struct Sum {
+    double values = 0, squares = 0;
+  };
+  void add_row(const HostImage& image, std::int64_t row);
+
+  std::int64_t channels_, groups_, elements_;  ///< elements of one group
+  std::vector<Sum> sums_;                      ///< [H, groups]
+};
+
+}  // namespace dif

@@ -1,0 +1,293 @@
+#include "pipelines/slab_decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/checked_math.h"
+#include "base/error.h"
+#include "io/host_tensor.h"
+#include "opt/image_stages.h"
+#include "pipelines/host_image.h"
+#include "plan/plan.h"
+
+namespace dif {
+
+using ir::OpId;
+using ir::ValueId;
+using opt::ImageStages;
+using opt::Rows;
+using opt::SlabProgram;
+using runtime::Binding;
+using runtime::PreparedProgram;
+using runtime::PreparedReport;
+
+namespace {
+
+constexpr std::uint64_t kShare = 4;  ///< of the memory, for slab_bytes
+
+/// What a run takes at the most: every value that lives at one time, inputs and outputs.
+std::uint64_t bytes_of(const ir::Program& program) {
+  std::uint64_t bytes = plan::make_plan(program).arena_bytes;
+  for (const ValueId input : program.inputs) bytes = saturating_add(bytes, program.type(input).bytes());
+  for (const ir::Output& output : program.outputs)
+    bytes = saturating_add(bytes, program.type(output.value).bytes());
+  return bytes;
+}
+
+/// The slabs of a stage, all of one height; the last one may begin inside the one before.
+std::vector<std::int64_t> first_rows(std::int64_t height, std::int64_t rows) {
+  std::vector<std::int64_t> first;
+  for (std::int64_t row = 0; row < height; row += rows) first.push_back(std::min(row, height - rows));
+  return first;
+}
+
+Result<std::int64_t> choose_rows(const ImageStages& stages, std::size_t stage, std::uint64_t bytes) {
+  const std::int64_t height = stages.stages()[stage].height, multiple = stages.stages()[stage].row_multiple;
+  for (std::int64_t n_slabs = 1;; n_slabs += std::max<std::int64_t>(1, n_slabs / 4)) {
+    const std::int64_t rows = std::min(height, ceil_div(ceil_div(height, n_slabs), multiple) * multiple);
+    if (rows == multiple) return rows;
+    DIF_ASSIGN(const SlabProgram slab, stages.slab(stage, rows));
+    if (bytes_of(slab.program) <= bytes) return rows;
+  }
+}
+
+class SlabDecoder final : public Decoder {
+ public:
+  SlabDecoder(const ir::Program& program, const SlabLayout& layout, std::string reason)
+      : Decoder(DecodeWay::kSlabs, std::move(reason)), program_(program), layout_(layout) {}
+
+  Status prepare(const PrepareProgram& prepare) {
+    DIF_ASSIGN(stages_, ImageStages::find(program_));
+    DIF_ASSIGN(ir::Program first, stages_->part_before(layout_.first_stage));
+    DIF_ASSIGN(first_, add_part(std::move(first), 1, 0, prepare));
+    for (std::size_t i = 0; i < layout_.rows.size(); ++i) {
+      const std::size_t stage = layout_.first_stage + i;
+      Prepared& slab = slabs_.emplace_back();
+      DIF_ASSIGN(slab.slab, stages_->slab(stage, layout_.rows[i]));
+      const auto runs =
+          static_cast<std::int64_t>(first_rows(stages_->stages()[stage].height, layout_.rows[i]).size());
+      ir::Program program = slab.slab.program;
+      auto prepared = add_part(std::move(program), runs, layout_.rows[i], prepare);
+      if (!prepared)
+        return with_context(std::move(prepared.error()), "{} of {} rows at a time in stage {} of the decode",
+                            layout_.rows[i], stages_->stages()[stage].height, stage);
+      slab.prepared = std::move(*prepared);
+    }
+    return ok();
+  }
+
+  Status run(std::span<std::byte> latents, std::span<float> image, bool allow_nonfinite) override {
+    images_.clear();
+    statistics_.clear();
+    allow_nonfinite_ = allow_nonfinite;
+    DIF_TRY(run_first(latents));
+    for (std::size_t i = 0; i < slabs_.size(); ++i) {
+      DIF_TRY(run_stage(i));
+      drop_images(layout_.first_stage + i);
+    }
+    const ValueId output = program_.outputs.front().value;
+    const std::span<std::byte> made = images_.at(output).bytes();
+    std::ranges::copy(made, std::as_writable_bytes(image).begin());
+    images_.clear();
+    return ok();
+  }
+
+  Result<PreparedReport> report() const override { return first_->report(); }
+
+ private:
+  struct Prepared {
+    SlabProgram slab;
+    std::unique_ptr<PreparedProgram> prepared;
+  };
+
+  HostImage& add_image(ValueId value) {
+    const ir::TensorType& type = program_.type(value);
+    return images_.insert_or_assign(value, HostImage(type, stages_->row_axis(value))).first->second;
+  }
+
+  Status run_first(std::span<std::byte> latents) {
+    const ir::Program& program = parts().front().program;
+    const std::array inputs = {Binding::of(program.type(program.inputs.front()), latents)};
+    const std::vector<ValueId> made = stages_->images_before(layout_.first_stage);
+    std::vector<Binding> outputs;
+    for (const ValueId value : made) {
+      HostImage& image = add_image(value);
+      outputs.push_back(Binding::of(image.type(), image.bytes()));
+    }
+    DIF_TRY(first_->run(inputs, outputs));
+    for (const ValueId value : made) {
+      open_sums(value);
+      add_to_sums(value, {0, images_.at(value).height()});
+    }
+    return ok();
+  }
+
+  Status run_stage(std::size_t i) {
+    Prepared& stage = slabs_[i];
+    const SlabProgram& slab = stage.slab;
+    DIF_ASSIGN(std::vector<std::vector<float>> statistics, statistics_of(slab));
+    for (const SlabProgram::Image& output : slab.outputs) {
+      add_image(output.value);
+      open_sums(output.value);
+    }
+    std::int64_t done = 0;
+    for (const std::int64_t first : first_rows(slab.outputs.front().height, layout_.rows[i])) {
+      DIF_TRY(run_slab(stage, first, statistics));
+      const Rows fresh = {done, first + layout_.rows[i]};
+      for (const SlabProgram::Image& output : slab.outputs) add_to_sums(output.value, fresh);
+      done = fresh.end;
+    }
+    return ok();
+  }
+
+  Status run_slab(const Prepared& stage, std::int64_t first, std::vector<std::vector<float>>& statistics) {
+    const SlabProgram& slab = stage.slab;
+    const ir::Program& program = slab.program;
+    std::vector<Binding> inputs, outputs;
+    std::vector<std::vector<std::byte>> copies;  // of what does not lie together, or not in the image
+    const auto type = [&] { return program.type(program.inputs[inputs.size()]); };
+    for (const SlabProgram::Image& input : slab.inputs) {
+      const Rows rows = slab.moved(input.rows, input.height, first);
+      HostImage& image = images_.at(input.value);
+      std::span<std::byte> bytes = image.where(rows);
+      if (bytes.empty()) {
+        bytes = copies.emplace_back(type().bytes());
+        image.read(rows, bytes);
+      }
+      inputs.push_back(Binding::of(type(), bytes));
+    }
+    for (std::vector<float>& values : statistics)
+      inputs.push_back(Binding::of(type(), std::as_writable_bytes(std::span(values))));
+    for (const SlabProgram::Mask& mask : slab.masks) {
+      DIF_ASSIGN(io::HostTensor rows, mask_of(mask, slab.moved(mask.rows, mask.height, first)));
+      inputs.push_back(Binding::of(type(), copies.emplace_back(std::move(rows.data))));
+    }
+    std::vector<std::span<std::byte>> apart(slab.outputs.size());
+    for (std::size_t i = 0; i < slab.outputs.size(); ++i) {
+      const ir::TensorType& made = program.type(program.outputs[i].value);
+      const Rows rows = slab.moved(slab.outputs[i].rows, slab.outputs[i].height, first);
+      std::span<std::byte> bytes = images_.at(slab.outputs[i].value).where(rows);
+      if (bytes.empty()) bytes = apart[i] = copies.emplace_back(made.bytes());
+      outputs.push_back(Binding::of(made, bytes));
+    }
+    DIF_TRY(stage.prepared->run(inputs, outputs));
+    for (std::size_t i = 0; i < slab.outputs.size(); ++i)
+      if (!apart[i].empty())
+        images_.at(slab.outputs[i].value)
+            .write(slab.moved(slab.outputs[i].rows, slab.outputs[i].height, first), apart[i]);
+    return ok();
+  }
+
+  static Result<io::HostTensor> mask_of(const SlabProgram::Mask& mask, const Rows& rows) {
+    std::vector<float> values;
+    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+      values.push_back(row >= 0 && row < mask.height ? 1.0f : 0.0f);
+    return io::convert(io::HostTensor::f32(mask.type.shape, values), mask.type.dtype);
+  }
+
+  // --- statistics
+
+  /// The norms that read an image get its sums.
+  void open_sums(ValueId image) {
+    for (std::size_t s = layout_.first_stage; s < stages_->stages().size(); ++s)
+      for (const OpId norm : stages_->stages()[s].norms)
+        if (program_.ops[norm].operands[0] == image)
+          statistics_.insert_or_assign(norm, GroupSums(images_.at(image), program_.view(norm).i64("groups")));
+  }
+
+  void add_to_sums(ValueId image, const Rows& rows) {
+    for (auto& [norm, sums] : statistics_)
+      if (program_.ops[norm].operands[0] == image) sums.add(images_.at(image), rows);
+  }
+
+  /// Mean and scale of each norm of a slab, in the order of its inputs.
+  Result<std::vector<std::vector<float>>> statistics_of(const SlabProgram& slab) const {
+    std::vector<std::vector<float>> found;
+    for (const OpId norm : slab.norms) {
+      const GroupSums& sums = statistics_.at(norm);
+      const auto& modules = program_.provenance.op_modules;
+      if (!allow_nonfinite_ && !sums.all_finite())
+        return fail(ErrorCode::kNonFinite,
+                    "decode: what module {} normalises holds NaN or infinity; --allow-nonfinite writes the "
+                    "picture anyway",
+                    norm < modules.size() ? modules[norm] : program_.name);
+      const ir::OpView op = program_.view(norm);
+      std::vector<float> mean(static_cast<std::size_t>(op.in(1).numel())), scale(mean.size());
+      sums.finish(op.f32("eps"), mean, scale);
+      found.push_back(std::move(mean));
+      found.push_back(std::move(scale));
+    }
+    return found;
+  }
+
+  /// What no later stage reads.
+  void drop_images(std::size_t stage) {
+    const auto read_later = [&](ValueId image) {
+      for (std::size_t s = stage + 1; s < stages_->stages().size(); ++s)
+        if (std::ranges::find(stages_->stages()[s].reads, image) != stages_->stages()[s].reads.end())
+          return true;
+      return image == program_.outputs.front().value;
+    };
+    std::erase_if(images_, [&](const auto& entry) { return !read_later(entry.first); });
+    std::erase_if(statistics_, [&](const auto& entry) {
+      return images_.count(program_.ops[entry.first].operands[0]) == 0;
+    });
+  }
+
+  const ir::Program program_;
+  const SlabLayout layout_;
+  std::optional<ImageStages> stages_;
+  std::unique_ptr<PreparedProgram> first_;
+  std::vector<Prepared> slabs_;
+  std::map<ValueId, HostImage> images_;
+  std::map<OpId, GroupSums> statistics_;
+  bool allow_nonfinite_ = false;
+};
+
+}  // namespace
+
+Result<SlabLayout> choose_slabs(const ir::Program& program, std::uint64_t bytes) {
+  DIF_ASSIGN(const ImageStages stages, ImageStages::find(program));
+  SlabLayout layout;
+  for (std::size_t first = stages.stages().size(); first-- > 0;) {
+    DIF_ASSIGN(const ir::Program part, stages.part_before(first));
+    layout.first_stage = first;
+    if (bytes_of(part) <= bytes) break;
+  }
+  for (std::size_t stage = layout.first_stage; stage < stages.stages().size(); ++stage) {
+    DIF_ASSIGN(const std::int64_t rows, choose_rows(stages, stage, bytes));
+    layout.rows.push_back(rows);
+  }
+  return layout;
+}
+
+Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, const SlabLayout& layout,
+                                                   std::string reason, const PrepareProgram& prepare) {
+  auto decoder = std::make_unique<SlabDecoder>(program, layout, std::move(reason));
+  DIF_TRY(decoder->prepare(prepare));
+  return decoder;
+}
+
+Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, std::uint64_t bytes,
+                                                   const std::string& reason, const PrepareProgram& prepare) {
+  std::optional<SlabLayout> tried;
+  while (true) {
+    DIF_ASSIGN(const SlabLayout layout, choose_slabs(program, bytes));
+    auto decoder = make_slab_decoder(program, layout, reason, prepare);
+    if (decoder || decoder.error().code != ErrorCode::kOutOfMemory) return decoder;
+    if (bytes == 0)
+      return with_context(std::move(decoder.error()),
+                          "the decode does not fit in slabs of the fewest rows either; --decode tiles needs "
+                          "less and gives another picture");
+    bytes = bytes < (std::uint64_t{1} << 20) || tried == layout ? 0 : bytes / 2;
+    tried = layout;
+  }
+}
+
+std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes) {
+  const std::uint64_t whole = bytes_of(program);
+  return (memory_cap_bytes == 0 ? whole : std::min(whole, memory_cap_bytes)) / kShare;
+}
+
+}  // namespace dif

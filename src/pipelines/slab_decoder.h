@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dif/status.h"
+#include "ir/program.h"
+#include "pipelines/decoder.h"
+
+namespace dif {
+
+/// Which part of a decode runs whole, and how many rows at a time the rest.
+struct SlabLayout {
+  std::size_t first_stage = 0;     ///< of opt::ImageStages: from here on in slabs
+  std::vector<std::int64_t> rows;  ///< per stage from there on
+
+  friend bool operator==(const SlabLayout&, const SlabLayout&) = default;
+};
+
+/// As much in one piece as fits into `bytes` with its inputs and outputs, by the planner's arithmetic alone:
+/// a backend that joins operations needs less. Nothing is smaller than the first part in one piece and slabs
+/// of the fewest rows. Errors: Declined (the program is not cut into slabs: says why).
+Result<SlabLayout> choose_slabs(const ir::Program& program, std::uint64_t bytes);
+
+/// A decode in which images between group norms are in host memory and go through the device some rows at a
+/// time. The statistics of the norms are those of whole images, summed on the host in f64, so the picture is
+/// the whole decode's but for rounding. Errors of its run: NonFinite names the module whose norm met the
+/// values.
+Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, const SlabLayout& layout,
+                                                   std::string reason, const PrepareProgram& prepare);
+
+/// The same with the largest layout that can be prepared, `bytes` and less. Errors: Declined; OutOfMemory
+/// when even the smallest does not fit.
+Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, std::uint64_t bytes,
+                                                   const std::string& reason, const PrepareProgram& prepare);
+
+/// What slabs are made for: a quarter of the cap, or of what the decode would take in one piece where there
+/// is no cap, or where that is less.
+std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes);
+
+}  // namespace dif
