@@ -95,6 +95,14 @@ TEST_F(Compile, GroupNormWithTheSiluBehindIt) {
     }
 }
 
+TEST_F(Compile, TheWaitBeforeTimesAreMarked) {
+  const auto marked = device_->mark_time();
+  ASSERT_TRUE(marked) << marked.error().message;
+  EXPECT_TRUE(*marked);
+  const Status compiled = device_->finish_compiling();
+  EXPECT_TRUE(compiled) << compiled.error().message;
+}
+
 TEST_F(Compile, ABrokenTextGivesTheCompilersLog) {
   const auto binary = compile(*compiler_, "extern \"C\" __global__ void broken() { no_such_name; }", 90);
   ASSERT_FALSE(binary);

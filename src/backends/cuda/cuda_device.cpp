@@ -352,28 +352,6 @@ Status CudaDevice::synchronize() {
   return driver_.checked("cuStreamSynchronize", driver_.cuStreamSynchronize(stream_));
 }
 
-Result<bool> CudaDevice::mark_time() {
-  if (n_marks_ == marks_.size()) {
-    CUevent event = nullptr;
-    DIF_TRY(driver_.checked("cuEventCreate", driver_.cuEventCreate(&event, CU_EVENT_DEFAULT)));
-    marks_.push_back(event);
-  }
-  DIF_TRY(driver_.checked("cuEventRecord", driver_.cuEventRecord(marks_[n_marks_++], stream_)));
-  return true;
-}
-
-Result<std::vector<std::uint64_t>> CudaDevice::times_between_marks() {
-  std::vector<std::uint64_t> times;
-  const std::size_t n_marks = std::exchange(n_marks_, 0);
-  for (std::size_t i = 1; i < n_marks; ++i) {
-    float milliseconds = 0;
-    DIF_TRY(driver_.checked("cuEventElapsedTime",
-                            driver_.cuEventElapsedTime(&milliseconds, marks_[i - 1], marks_[i])));
-    times.push_back(static_cast<std::uint64_t>(1e6 * static_cast<double>(milliseconds)));
-  }
-  return times;
-}
-
 Result<bool> CudaDevice::begin_recording() {
   DIF_TRY(driver_.checked("cuStreamBeginCapture",
                           driver_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)));
