@@ -113,6 +113,7 @@ class Generate {
   Status run() {
     DIF_ASSIGN(const std::string folder, model_folder());
     DIF_ASSIGN(model_, frontends::open_model(folder));
+    const double opened_seconds = seconds_since(start_);
     DIF_TRY(choose_settings());
     if (!options_.emit_programs.empty()) return emit_programs();
     if (options_.dry_run) return dry_run();
@@ -121,7 +122,10 @@ class Generate {
       DIF_TRY(check_output(picture_path(options_.save_latents, 0, options_.batch)));
     DIF_TRY(check_output(report_.report));
     DIF_TRY(read_init_latents());
+    const auto context_start = std::chrono::steady_clock::now();
     DIF_ASSIGN(auto context, create_context());
+    first_stages_ = {{{"stage", "open"}, {"seconds", opened_seconds}},
+                     {{"stage", "context"}, {"seconds", seconds_since(context_start)}}};
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     settings_.record_plans = !options_.plan_out.empty();
@@ -412,6 +416,10 @@ class Generate {
     const GenerationFacts facts = {*model_,       settings_,       size_,        model_digest_,
                                    backend_name_, backend_choice_, dtype_choice_};
     DIF_ASSIGN(nlohmann::ordered_json document, generation_document(facts, *pipeline_));
+    nlohmann::ordered_json& stages = document["stages"];
+    stages.insert(stages.begin(), first_stages_.begin(), first_stages_.end());
+    if (requests_.empty()) stages.push_back({{"stage", "write"}, {"seconds", written_seconds_}});
+    document["seconds"] = seconds_since(start_);
     if (!requests_.empty()) document["requests"] = requests_;
     document["pictures"] = pictures_;
     return report_.write(generation_text(document));
@@ -434,7 +442,9 @@ class Generate {
   std::unique_ptr<TextToImage> pipeline_;
   std::optional<io::HostTensor> init_latents_;
   std::string backend_choice_, backend_name_, dtype_choice_ = "default", model_digest_, recorded_rng_;
-  double written_seconds_ = 0;  ///< of the pictures so far of this request
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  nlohmann::ordered_json first_stages_;  ///< before there is a pipeline
+  double written_seconds_ = 0;           ///< of the pictures so far of this request
   nlohmann::ordered_json requests_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json pictures_ = nlohmann::ordered_json::array();
 };

@@ -426,7 +426,9 @@ class TextToImage::Implementation {
   }
 
   Result<std::unique_ptr<PreparedProgram>> prepare(const Stage& stage) {
+    const auto start = std::chrono::steady_clock::now();
     DIF_ASSIGN(auto prepared, prepare_program(stage.program, stage.constants));
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
     const std::string& name = stage.program.name;
     std::erase_if(programs_, [&](const ProgramReport& known) { return known.name == name; });
@@ -435,7 +437,8 @@ class TextToImage::Implementation {
       DIF_ASSIGN(plan, record_plan(stage.program, memory, context_->library().name()));
     }
     programs_.push_back({name, ir::fingerprint(built_.at(name)), ir::fingerprint(stage.program),
-                         passes_.at(name), ir::flops(stage.program), std::move(memory), std::move(plan)});
+                         passes_.at(name), ir::flops(stage.program), std::move(memory), spent.count(),
+                         std::move(plan)});
     const auto position = [&](const ProgramReport& program) {
       return program.name == chain_.encode.program.name ? 0
              : program.name == chain_.step.program.name ? 1

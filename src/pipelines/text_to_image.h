@@ -76,6 +76,7 @@ struct ProgramReport {
   std::vector<opt::PassReport> passes;
   double flops = 0;  ///< after the passes
   runtime::PreparedReport memory;
+  double prepare_seconds = 0;            ///< the backend's part of it is in memory.details
   std::optional<plan::PlanRecord> plan;  ///< with GenerationSettings::record_plans
 };
 

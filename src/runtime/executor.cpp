@@ -13,6 +13,16 @@ namespace dif::runtime {
 
 using plan::Storage;
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
 Status SharedArena::reserve(std::uint64_t arena_bytes, std::uint64_t workspace_bytes) {
   if (arena_bytes > arena_.bytes()) {
     arena_ = DeviceBuffer();
@@ -41,6 +51,7 @@ Executor::Executor(ir::Program program, Device& device, SharedArena& arena,
 Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::vector<HostConstant> constants,
                                                     Device& device, SharedArena& arena,
                                                     const ExecutorOptions& options) {
+  const Clock::time_point start = Clock::now();
   auto executor = std::unique_ptr<Executor>(new Executor(std::move(program), device, arena, options.kernels));
   executor->executes_ = options.executes;
   executor->plan_only_ = options.plan_only;
@@ -50,14 +61,17 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
         plan::make_plan(executor->program_, {}, plan::choose_in_place(executor->program_, options.pitches));
     executor->late_ = device.has_copy_lane();
     if (executor->late_) executor->take_sources(constants);
-    DIF_TRY(options.plan_only || executor->late_ ? executor->stand_in_for_constants()
-                                                 : executor->bind_constants(std::move(constants)));
+    if (options.plan_only || executor->late_) {
+      DIF_TRY(executor->stand_in_for_constants());
+    } else {
+      DIF_TRY(executor->for_weights([&] { return executor->bind_constants(std::move(constants)); }));
+    }
     executor->count_readers();
     std::vector<Step> group_steps;
     DIF_TRY(executor->make_groups(options, group_steps));
     DIF_TRY(executor->make_steps(std::move(group_steps)));
     if (executor->late_) {
-      DIF_TRY(executor->place_weights(options));
+      DIF_TRY(executor->for_weights([&] { return executor->place_weights(options); }));
     } else {
       for (const ir::Output& output : executor->program_.outputs) DIF_TRY(executor->fold({&output.value, 1}));
       executor->release_unread(options);
@@ -65,10 +79,20 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
   }
   executor->make_schedule(executor->schedule_);
   if (!options.plan_only) DIF_TRY(executor->open_stream(executor->schedule_));
-  executor->make_report(options);
+  executor->make_report(options, seconds_since(start));
   if (!options.plan_only)
     DIF_TRY(arena.reserve(executor->report_.arena_bytes, executor->report_.workspace_bytes));
   return executor;
+}
+
+/// Runs `work`, whose time counts for the weights, but for that of the kernels that it makes.
+template <class Work>
+Status Executor::for_weights(Work work) {
+  const Clock::time_point start = Clock::now();
+  const double kernels = times_.kernels;
+  Status status = work();
+  times_.weights += seconds_since(start) - (times_.kernels - kernels);
+  return status;
 }
 
 Status Executor::bind_constants(std::vector<HostConstant> constants) {
@@ -143,7 +167,7 @@ Status Executor::fold(std::span<const ir::ValueId> values) {
   for (std::size_t i = 0; i < ops.size(); ++i) add_producers(program_.ops[ops[i]].operands);
   std::ranges::sort(ops);
   for (const ir::OpId op : ops) {
-    DIF_TRY(fold_operation(op));
+    DIF_TRY(for_weights([&] { return fold_operation(op); }));
     for (const ir::ValueId operand : program_.ops[op].operands) drop_reader(operand);
   }
   return ok();
@@ -227,10 +251,14 @@ Status Executor::make_steps(std::vector<Step> group_steps) {
 /// Asks the entries in order; fills in the kernel and what it takes, and the reasons of those that declined.
 /// Without a name all of them declined.
 template <class Entries, class Request, class Serves>
-Status Executor::ask(Step& step, const Entries& entries, const Request& request, Serves serves) const {
+Status Executor::ask(Step& step, const Entries& entries, const Request& request, Serves serves) {
   for (const auto& entry : entries) {
     if (!serves(entry)) continue;
+    const Clock::time_point start = Clock::now();
     auto kernel = entry.make(request);
+    const double seconds = seconds_since(start);
+    times_.kernels += seconds;
+    times_.by_kernel[entry.name] += seconds;
     if (kernel) {
       step.kernel_name = entry.name;
       step.kernel = std::move(*kernel);
@@ -323,7 +351,7 @@ void Executor::release_unread(const ExecutorOptions& options) {
       options.release(i);
 }
 
-void Executor::make_report(const ExecutorOptions& options) {
+void Executor::make_report(const ExecutorOptions& options, double seconds) {
   report_.arena_bytes = plan_.arena_bytes;
   nlohmann::json operations = nlohmann::json::array(), groups = nlohmann::json::array(),
                  ends = nlohmann::json::array();
@@ -390,6 +418,10 @@ void Executor::make_report(const ExecutorOptions& options) {
                             {"planner", plan::kPlannerName},
                             {"resident", std::move(resident)},
                             {"operations", std::move(operations)}};
+  details["prepare"] = {{"seconds", seconds},
+                        {"planning_seconds", seconds - times_.kernels - times_.weights},
+                        {"weight_seconds", times_.weights},
+                        {"kernel_seconds", times_.by_kernel}};
   if (!plan_.in_place.empty()) details["in_place"] = plan_.in_place;
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -199,11 +200,13 @@ class Executor {
   Status make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps);
   Status make_steps(std::vector<Step> group_steps);
   template <class Entries, class Request, class Serves>
-  Status ask(Step& step, const Entries& entries, const Request& request, Serves serves) const;
+  Status ask(Step& step, const Entries& entries, const Request& request, Serves serves);
+  template <class Work>
+  Status for_weights(Work work);
   Result<Step> make_step(ir::OpId op);
   Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options);
   void release_unread(const ExecutorOptions& options);
-  void make_report(const ExecutorOptions& options);
+  void make_report(const ExecutorOptions& options, double seconds);
   Status take_apart();
 
   // executor_weights.cpp: weights on a device with a copy lane
@@ -262,6 +265,12 @@ class Executor {
   Recorded recorded_;
   bool records_ = true;  ///< false once a recording failed
   ExecutorReport report_;
+  /// Where the time of preparing went, seconds.
+  struct PrepareTimes {
+    double weights = 0, kernels = 0;
+    std::map<std::string, double> by_kernel;  ///< of `kernels`, by the name of who was asked
+  };
+  PrepareTimes times_;
   bool executes_ = true;
   bool plan_only_ = false;
   ir::OpId failed_operation_ = ir::kNoId;

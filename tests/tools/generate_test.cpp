@@ -89,6 +89,30 @@ TEST_F(Generate, JsonIsOneDocumentOnStdoutAndInTheReport) {
   EXPECT_EQ(document.at("programs").size(), 3U);
 }
 
+TEST_F(Generate, ReportSaysWhereTheTimeWent) {
+  const auto document = nlohmann::json::parse(draw({"a red apple", "-o", "a.png", "--json"}));
+  double sum = 0;
+  std::string stages;
+  for (const auto& stage : document.at("stages")) {
+    stages += stage.at("stage").get<std::string>() + " ";
+    sum += stage.at("seconds").get<double>();
+  }
+  EXPECT_EQ(stages, "open context build tokenize encode prepare denoise decode write ");
+  EXPECT_LE(sum, document.at("seconds").get<double>());
+  for (const auto& program : document.at("programs")) {
+    const auto& prepare = program.at("details").at("prepare");
+    double kernels = 0;
+    for (const auto& [name, seconds] : prepare.at("kernel_seconds").items()) kernels += seconds.get<double>();
+    EXPECT_GT(kernels, 0);
+    const double all = prepare.at("seconds").get<double>();
+    EXPECT_NEAR(
+        kernels + prepare.at("weight_seconds").get<double>() + prepare.at("planning_seconds").get<double>(),
+        all, 1e-6);
+    EXPECT_GE(prepare.at("planning_seconds").get<double>(), 0);
+    EXPECT_GE(program.at("prepare_seconds").get<double>(), all);
+  }
+}
+
 TEST_F(Generate, RepeatReportsEachRequestAndDrawsTheSamePicture) {
   const auto document = nlohmann::json::parse(
       draw({"a red apple", "-o", "a.png", "--json", "--repeat", "2", "--guidance", "3"}));
