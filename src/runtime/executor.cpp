@@ -418,10 +418,11 @@ void Executor::make_report(const ExecutorOptions& options, double seconds) {
                             {"planner", plan::kPlannerName},
                             {"resident", std::move(resident)},
                             {"operations", std::move(operations)}};
-  details["prepare"] = {{"seconds", seconds},
-                        {"planning_seconds", seconds - times_.kernels - times_.weights},
-                        {"weight_seconds", times_.weights},
-                        {"kernel_seconds", times_.by_kernel}};
+  if (!options.plan_only)
+    details["prepare"] = {{"seconds", seconds},
+                          {"planning_seconds", seconds - times_.kernels - times_.weights},
+                          {"weight_seconds", times_.weights},
+                          {"kernel_seconds", times_.by_kernel}};
   if (!plan_.in_place.empty()) details["in_place"] = plan_.in_place;
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);

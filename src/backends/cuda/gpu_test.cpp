@@ -299,7 +299,9 @@ TEST(CudaMatmulChoice, IsMeasuredOnceAndFoundAgain) {
     const std::size_t at = details.find("\"choice\":");
     ASSERT_NE(at, std::string::npos) << details;
     const std::string choice = details.substr(at, details.find('}', at) - at);
-    if (again) EXPECT_EQ(choice, first);
+    if (again) {
+      EXPECT_EQ(choice, first);
+    }
     EXPECT_EQ(device->counters().launches == 0, again) << "random operands are made for a measurement alone";
     first = choice;
     ASSERT_TRUE(on_gpu.run());
