@@ -288,6 +288,7 @@ class Executor {
     double seconds = 0;
   };
   Loading loading_;
+  std::map<ir::ValueId, DeviceBuffer> shared_folds_;  ///< while folded values are computed
   PinnedBuffer pinned_weights_;                       ///< streamed weights, with WeightOptions::host_pinned
   std::vector<std::vector<std::byte>> host_weights_;  ///< streamed ones that were computed
   DeviceBuffer resident_, ring_;

@@ -20,6 +20,9 @@ constexpr std::uint64_t kRingAlignment = 256;
 /// Inputs and outputs of runs, the step number, and what allocations are rounded up by.
 constexpr std::uint64_t kRunReserveBytes = 48 << 20;
 
+/// Of a value that stays while folded ones are computed from it.
+constexpr std::uint64_t kMostSharedBytes = 8 << 20;
+
 /// Bytes in MiB, rounded up.
 std::uint64_t mib(std::uint64_t bytes) {
   return saturating_add<std::uint64_t>(bytes, (1 << 20) - 1) >> 20;
@@ -203,11 +206,13 @@ std::vector<Transfer> Executor::transfers_of(ir::ValueId root, BufferView to) co
   return transfers;
 }
 
-/// Computes a folded value; what it depends on is there only meanwhile.
+/// Computes a folded value; what it depends on is there only meanwhile. Several may be slices of one product,
+/// whose weights are large and which is small itself: where no budget counts every byte, it stays.
 Status Executor::compute(ir::ValueId root, BufferView to) {
   const ir::OpId op = program_.values[root].producer;
   std::vector<BufferView> places = fixed_places_;
   std::vector<DeviceBuffer> buffers;
+  const bool shares_folds = weights_.budget_bytes == 0 && device_.cap_bytes() == 0;
   const auto room = [&](ir::ValueId value) -> Status {
     DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(device_, program_.type(value).bytes()));
     places[value] = buffer.view();
@@ -219,9 +224,17 @@ Status Executor::compute(ir::ValueId root, BufferView to) {
     if (std::ranges::any_of(buffers,
                             [&](const DeviceBuffer& known) { return known.view() == places[source]; }))
       continue;
+    if (const auto known = shared_folds_.find(source); known != shared_folds_.end()) {
+      places[source] = known->second.view();
+      continue;
+    }
     DIF_TRY(room(source));
     if (!plan::constant_bytes(program_, source)) {
       DIF_TRY(compute(source, places[source]));
+      if (shares_folds && buffers.back().bytes() <= kMostSharedBytes) {
+        shared_folds_.emplace(source, std::move(buffers.back()));
+        buffers.pop_back();
+      }
       continue;
     }
     DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, program_.type(source).bytes()));
@@ -271,6 +284,7 @@ Status Executor::load_weights() {
       sources_[id] = {copy.data(), -1, 0};
     }
   }
+  shared_folds_.clear();
   for (Step& step : folded_steps_) step.kernel.reset();
   std::ranges::sort(pending_, {}, [](const Transfer& transfer) {
     return std::tuple(transfer.from.fd, transfer.from.file_offset, transfer.from.data);

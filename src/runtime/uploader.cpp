@@ -91,6 +91,7 @@ void Uploader::begin(std::vector<Transfer> transfers, bool repeats) {
   stopped_ = false;
   failure_.reset();
   files_.emplace();
+  if (chunks_.size() == 1 && !repeats) return read_chunks();  // a thread takes longer to start
   readers_ = start_threads(std::min<std::size_t>(reader_count(options_.threads), chunks_.size()),
                            [this] { read_chunks(); });
   if (readers_.empty() && !chunks_.empty())

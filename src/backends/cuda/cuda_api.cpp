@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <utility>
 
 namespace dif::cuda {
@@ -107,6 +108,15 @@ Result<const MatmulApi*> MatmulApi::load() {
 
 Result<const DnnLibrary*> DnnLibrary::load() {
   return once<DnnLibrary, open_dnn>();
+}
+
+void DnnLibrary::open_parts() {
+  const auto library = load();
+  if (!library) return;
+  const std::filesystem::path folder = std::filesystem::path((*library)->file).parent_path();
+  for (const char* part : {"libcudnn_graph.so.9", "libcudnn_engines_precompiled.so.9",
+                           "libcudnn_heuristic.so.9", "libcudnn_engines_runtime_compiled.so.9"})
+    (void)dlopen((folder / part).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 std::string version_text(int version) {

@@ -132,6 +132,8 @@ struct DnnLibrary {
   std::string version;
 
   static Result<const DnnLibrary*> load();
+  /// Opens the libraries behind it, which it would open itself when it is first asked for a plan.
+  static void open_parts();
 };
 
 /// The oldest driver and the least compute capability that this backend runs on.

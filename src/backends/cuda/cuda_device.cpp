@@ -4,6 +4,7 @@
 #include <cstring>
 #include <future>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -124,6 +125,20 @@ CudaDevice::CudaDevice(const DriverApi& driver, const CompilerApi& compiler, Dev
         if (log_) log_(DIF_LOG_WARNING, std::string(sentence));
       }) {}
 
+namespace {
+
+/// What the first product and the first convolution would wait for, on a thread of its own: loading these
+/// libraries takes as long as making the context.
+std::future<void> open_libraries() {
+  try {
+    return std::async(std::launch::async, DnnLibrary::open_parts);
+  } catch (const std::system_error&) {  // no more threads: they are opened when they are needed
+    return {};
+  }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<runtime::Device>> CudaDevice::create(const runtime::DeviceOptions& options) {
   DIF_ASSIGN(const DriverApi* driver, DriverApi::load());
   DIF_ASSIGN(DeviceFacts facts, find_device(*driver, options.device));
@@ -135,7 +150,9 @@ Result<std::unique_ptr<runtime::Device>> CudaDevice::create(const runtime::Devic
         "NVRTC {}.{} ({}) is newer than NVIDIA's driver, which is for CUDA {}; install a newer driver, "
         "or name an older NVRTC in DIF_NVRTC_PATH",
         compiler->major, compiler->minor, compiler->file, version_text(driver->version));
+  std::future<void> opening = open_libraries();
   DIF_ASSIGN(auto device, create(*driver, *compiler, std::move(facts), options));
+  device->opening_ = std::move(opening);
   return device;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <semaphore>
@@ -199,6 +200,7 @@ class CudaDevice final : public runtime::Device {
   std::uint64_t* words_ = nullptr;  ///< of all report words
   std::vector<std::uint64_t*> free_words_;
   Counters counters_;
+  std::future<void> opening_;  ///< libraries; the device waits for that before it goes
   std::map<std::string, std::vector<std::byte>> known_choices_;
 };
 

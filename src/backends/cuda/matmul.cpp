@@ -1,6 +1,7 @@
 #include "backends/cuda/matmul.h"
 
 #include <array>
+#include <vector>
 
 #include "backends/cuda/matmul_choice.h"
 #include "base/check.h"
@@ -119,14 +120,18 @@ Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
   matmul.description_ = std::make_shared<Description>(api);
   Description& d = *matmul.description_;
   DIF_TRY(d.describe(shape));
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found = {};
-  int n_found = 0;
-  const cublasStatus_t status =
-      api.cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.w, d.x, d.y, d.y, d.preference,
-                                         shape.measured ? kCandidates : 1, found.data(), &n_found);
-  if (status != CUBLAS_STATUS_SUCCESS || n_found == 0)
-    return runtime::declined("cuBLASLt has no algorithm for this product ({})",
-                             api.cublasLtGetStatusString(status));
+  const auto find = [&]() -> Result<std::vector<cublasLtMatmulHeuristicResult_t>> {
+    std::vector<cublasLtMatmulHeuristicResult_t> found(shape.measured ? kCandidates : 1);
+    int n_found = 0;
+    const cublasStatus_t status =
+        api.cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.w, d.x, d.y, d.y, d.preference,
+                                           static_cast<int>(found.size()), found.data(), &n_found);
+    if (status != CUBLAS_STATUS_SUCCESS || n_found == 0)
+      return runtime::declined("cuBLASLt has no algorithm for this product ({})",
+                               api.cublasLtGetStatusString(status));
+    found.resize(static_cast<std::size_t>(n_found));
+    return found;
+  };
   const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, std::uint64_t workspace_bytes,
                        std::span<const runtime::BufferView, 5> memory) {
     d.algorithm = algorithm;
@@ -136,9 +141,7 @@ Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
   const auto check = [&](const cublasLtMatmulAlgo_t& algorithm, std::uint64_t& workspace_bytes) {
     return d.serves(handle, algorithm, workspace_bytes);
   };
-  DIF_ASSIGN(const MatmulChoice choice,
-             choose_matmul(device, shape, api.version,
-                           std::span(found).first(static_cast<std::size_t>(n_found)), run, check));
+  DIF_ASSIGN(const MatmulChoice choice, choose_matmul(device, shape, api.version, find, run, check));
   d.algorithm = choice.algorithm;
   matmul.workspace_bytes_ = choice.workspace_bytes;
   matmul.choice_ = choice.reason;

@@ -40,7 +40,7 @@ compare(const @bits@* x, const @bits@* y, Index count, unsigned long long* found
 /// What is kept of a choice.
 struct Kept {
   cublasLtMatmulAlgo_t algorithm = {};
-  std::uint32_t rank = 0, candidates = 0;
+  std::uint32_t rank = 0, candidates = 0;  ///< 0 candidates: unmeasured
   float microseconds = 0, first_microseconds = 0;
 };
 
@@ -162,7 +162,7 @@ class Measurement {
 };
 
 io::CacheKey key_of(CudaDevice& device, const MatmulShape& s, const std::string& library) {
-  io::CacheKey key("cublaslt-algorithms", 1);
+  io::CacheKey key("cublaslt-algorithms", 2);
   key.add("library", library)
       .add("device", device.facts().name)
       .add("capability", static_cast<std::uint64_t>(device.facts().capability))
@@ -171,12 +171,13 @@ io::CacheKey key_of(CudaDevice& device, const MatmulShape& s, const std::string&
       .add("y", dtype_name(s.y));
   for (const std::int64_t number :
        {s.rows, s.columns, s.depth, s.batches, s.x_row, s.w_row, s.y_row, s.x_batch, s.w_batch, s.y_batch,
-        std::int64_t{s.w_by_depth}, std::int64_t{s.biased}})
+        std::int64_t{s.w_by_depth}, std::int64_t{s.biased}, std::int64_t{s.measured}})
     key.add("number", static_cast<std::uint64_t>(number));
   return key;
 }
 
 std::string reason_of(const Kept& kept) {
+  if (kept.candidates == 0) return "";
   if (kept.rank == 0)
     return fmt::format("cuBLASLt's first of {} with the same bits, {:.1f} us; none was faster",
                        kept.candidates, kept.microseconds);
@@ -198,12 +199,7 @@ std::optional<MatmulChoice> known(std::span<const std::byte> bytes, const CheckM
 }  // namespace
 
 Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const std::string& library,
-                                   std::span<const cublasLtMatmulHeuristicResult_t> found,
-                                   const RunMatmul& run, const CheckMatmul& check) {
-  const MatmulChoice first = {found[0].algo, found[0].workspaceSize, ""};
-  const double flop = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
-                      static_cast<double>(shape.depth) * static_cast<double>(shape.batches);
-  if (found.size() < 2 || flop < kLeastFlop) return first;
+                                   const FindMatmuls& find, const RunMatmul& run, const CheckMatmul& check) {
   const io::CacheKey key = key_of(device, shape, library);
   std::vector<std::byte>& mine = device.known_choices()[io::hex(key.digest())];
   if (auto choice = known(mine, check)) return *choice;
@@ -212,11 +208,18 @@ Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape,
       mine.assign(entry->bytes.begin(), entry->bytes.end());
       return *choice;
     }
-  auto best = Measurement(device, shape, run).best(found);
-  if (!best && best.error().code != ErrorCode::kOutOfMemory)
-    return tl::unexpected<Error>(std::move(best.error()));
-  if (!best) return first;
-  const auto bytes = std::as_bytes(std::span(&*best, 1));
+  DIF_ASSIGN(const auto found, find());
+  const MatmulChoice first = {found[0].algo, found[0].workspaceSize, ""};
+  const double flop = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
+                      static_cast<double>(shape.depth) * static_cast<double>(shape.batches);
+  Kept kept = {first.algorithm};
+  if (found.size() > 1 && flop >= kLeastFlop) {
+    auto best = Measurement(device, shape, run).best(found);
+    if (!best && best.error().code == ErrorCode::kOutOfMemory) return first;
+    if (!best) return tl::unexpected<Error>(std::move(best.error()));
+    kept = *best;
+  }
+  const auto bytes = std::as_bytes(std::span(&kept, 1));
   mine.assign(bytes.begin(), bytes.end());
   device.cache().store(key, bytes);
   auto choice = known(mine, check);

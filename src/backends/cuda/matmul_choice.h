@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/matmul.h"
 
@@ -24,13 +25,15 @@ using RunMatmul = std::function<Status(const cublasLtMatmulAlgo_t& algorithm, st
 using CheckMatmul =
     std::function<bool(const cublasLtMatmulAlgo_t& algorithm, std::uint64_t& workspace_bytes)>;
 
-/// The fastest of `found`, which cuBLASLt recommends in this order, among those that give the bits of the
-/// first on random operands: which one it is changes no result. Each runs several times in turn with the
-/// others, so that a GPU that slows down does so for all. Known from the cache folder when the same product
-/// was measured on this device with this library. The first, unmeasured, where the product is small or its
-/// operands do not fit into memory a second time.
+/// What cuBLASLt recommends for the product, best first, one or more. Errors: Declined (nothing).
+using FindMatmuls = std::function<Result<std::vector<cublasLtMatmulHeuristicResult_t>>()>;
+
+/// The fastest of `find`, among those that give the bits of the first on random operands: which one it is
+/// changes no result. Each runs several times in turn with the others, so that a GPU that slows down does so
+/// for all. The first, unmeasured, where the product is small or its operands do not fit into memory a second
+/// time. Known from the cache folder when the same product was chosen for on this device with this library:
+/// then cuBLASLt is not asked, which would load the kernels of all that it looks at.
 Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const std::string& library,
-                                   std::span<const cublasLtMatmulHeuristicResult_t> found,
-                                   const RunMatmul& run, const CheckMatmul& check);
+                                   const FindMatmuls& find, const RunMatmul& run, const CheckMatmul& check);
 
 }  // namespace dif::cuda
