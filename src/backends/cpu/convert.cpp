@@ -40,9 +40,5 @@ void convert(DType from, const void* x, DType to, void* y, std::int64_t n) {
   });
 }
 
-void convert_here(DType from, const void* x, DType to, void* y, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(convert_block)(from, x, to, y, 0, n);
-}
-
 }  // namespace dif::cpu
 #endif

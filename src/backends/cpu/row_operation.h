@@ -6,7 +6,7 @@
 #include "backends/cpu/broadcast.h"
 #include "dif/dtype.h"
 
-/// How an operation works inside a group: on some rows, whose operands and results are in the cache of a
+/// How an operation works inside a group: on a part of it, whose operands and results are in the cache of a
 /// core. Each function is defined in the folder of its operation, with the arithmetic of its kernel.
 namespace dif::cpu {
 
@@ -25,7 +25,7 @@ struct RowOperation {
 };
 
 struct RowOperand {
-  const void* data = nullptr;  ///< of a dense operand: its first element of these rows; else of the tensor
+  const void* data = nullptr;  ///< of a dense operand: its first element of these; else of the tensor
   DType dtype = DType::kF32;
   bool dense = true;         ///< its rows are those of the result, else it is read by the operation's rule
   std::int64_t columns = 0;  ///< elements of its last dimension
@@ -36,14 +36,15 @@ struct RowOperand {
   }
 };
 
-/// Rows first_row .. first_row + n_rows - 1.
+/// Elements first .. first + n - 1 of the result: whole rows, or any of them where the operation is
+/// element-wise.
 struct RowBlock {
   const RowOperation* operation = nullptr;
   std::span<const RowOperand> in;
   void* out = nullptr;  ///< overlaps no operand
-  std::int64_t first_row = 0, n_rows = 0;
+  std::int64_t first = 0, n = 0;
+  bool past_caches = false;  ///< element-wise operations write past the caches, if they can
 
-  std::int64_t elements() const { return n_rows * operation->width; }
   template <class T>
   T* out_as() const {
     return static_cast<T*>(out);

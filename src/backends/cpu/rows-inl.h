@@ -14,12 +14,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
+/// As map, past the caches where the block asks for it.
+template <class Y, class Function, class... X>
+HWY_INLINE void map_part(const RowBlock& block, std::int64_t n, Y* y, Function f, const X*... x) {
+  if (block.past_caches) {
+    map<true>(static_cast<std::size_t>(n), y, f, x...);
+  } else {
+    map<false>(static_cast<std::size_t>(n), y, f, x...);
+  }
+}
+
 /// y = f(x).
 template <class Function>
 HWY_INLINE void map_rows(const RowBlock& block, Function f) {
-  with_storage(block.operation->dtype, [&]<class T>(T) {
-    map(static_cast<std::size_t>(block.elements()), block.out_as<T>(), f, block.in[0].as<T>());
-  });
+  with_storage(block.operation->dtype,
+               [&]<class T>(T) { map_part(block, block.n, block.out_as<T>(), f, block.in[0].as<T>()); });
 }
 
 /// z = f(x, y) with broadcasting.
@@ -28,25 +37,24 @@ HWY_INLINE void broadcast_rows(const RowBlock& block, Function f) {
   with_storage(block.operation->dtype, [&]<class T>(T) {
     const BroadcastPlan& plan = block.operation->broadcast;
     const RowOperand &x = block.in[0], &y = block.in[1];
-    const std::int64_t begin = block.first_row * block.operation->width, end = begin + block.elements();
-    RowCounter at(plan, begin / plan.inner);
-    for (std::int64_t i = begin; i < end; at.next()) {
-      const std::int64_t column = i % plan.inner;
-      const std::int64_t n = std::min(plan.inner - column, end - i);
-      const T* const a = x.as<T>() + (x.dense ? i - begin : at.x() + column * plan.x_step);
-      const T* const b = y.as<T>() + (y.dense ? i - begin : at.y() + column * plan.y_step);
-      T* const z = block.out_as<T>() + (i - begin);
-      const auto count = static_cast<std::size_t>(n);
+    T* z = block.out_as<T>();
+    if (x.dense && y.dense) return map_part(block, block.n, z, f, x.as<T>(), y.as<T>());
+    RowCounter at(plan, block.first / plan.inner);
+    std::int64_t column = block.first % plan.inner;
+    for (std::int64_t i = 0; i < block.n; column = 0, at.next()) {
+      const std::int64_t n = std::min(plan.inner - column, block.n - i);
+      const T* const a = x.as<T>() + (x.dense ? i : at.x() + column * plan.x_step);
+      const T* const b = y.as<T>() + (y.dense ? i : at.y() + column * plan.y_step);
       if (!x.dense && plan.x_step == 0) {
         const VF one = hn::Set(F(), to_f32(*a));
-        map(
-            count, z, [&](VF v) { return f(one, v); }, b);
+        map_part(
+            block, n, z + i, [&](VF v) { return f(one, v); }, b);
       } else if (!y.dense && plan.y_step == 0) {
         const VF one = hn::Set(F(), to_f32(*b));
-        map(
-            count, z, [&](VF v) { return f(v, one); }, a);
+        map_part(
+            block, n, z + i, [&](VF v) { return f(v, one); }, a);
       } else {
-        map(count, z, f, a, b);
+        map_part(block, n, z + i, f, a, b);
       }
       i += n;
     }

@@ -107,28 +107,54 @@ HWY_INLINE Two load_two(F d, const Bf16* p) {
   return {hn::BitCast(d, hn::ShiftLeft<16>(both)), hn::BitCast(d, hn::And(both, hn::Set(d32, 0xffff0000)))};
 }
 
-template <class T>
-HWY_INLINE void store_two(F d, Two v, T* p) {
-  store(d, v.a, p);
-  store(d, v.b, p + kLanes);
+/// v where it is aligned to its size. Pre of kPastCaches: p is aligned to a line of the caches, or the next
+/// vectors fill up its line.
+template <bool kPastCaches, class D>
+HWY_INLINE void put(D d, hn::Vec<D> v, hn::TFromD<D>* p) {
+  if constexpr (kPastCaches) {
+    hn::Stream(v, d, p);
+  } else {
+    hn::StoreU(v, d, p);
+  }
 }
 
+/// What NaN among lanes that are rounded to bf16 may be.
+enum class Nan {
+  kAny,
+  kOfBf16,  ///< arithmetic on bf16 and numbers made it: the low half is zero, and rounding leaves it as it is
+};
+
+template <bool kPastCaches = false, Nan = Nan::kAny, class T>
+HWY_INLINE void store_two(F d, Two v, T* p) {
+  static_assert(!kPastCaches || std::is_same_v<T, float>);
+  if constexpr (kPastCaches) {
+    put<true>(d, v.a, p);
+    put<true>(d, v.b, p + kLanes);
+  } else {
+    store(d, v.a, p);
+    store(d, v.b, p + kLanes);
+  }
+}
+
+template <bool kPastCaches = false, Nan kNan = Nan::kAny>
 HWY_INLINE void store_two(F d, Two v, Bf16* p) {
   const hn::RebindToUnsigned<F> d32;
   const hn::Repartition<std::uint16_t, F> d16;
   const auto rounded_up = [&](VF lanes) {
+    // Half of the last place that stays, less one; a tie goes up where that place is odd.
     const auto bits = hn::BitCast(d32, lanes);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
-    return hn::Add(hn::Add(bits, hn::Set(d32, 0x7fff)), odd);
+    return hn::Add(hn::OrAnd(bits, hn::ShiftRight<16>(bits), hn::Set(d32, 1)), hn::Set(d32, 0x7fff));
   };
   auto even = rounded_up(v.a), odd = rounded_up(v.b);
-  // One question for both. The sum of two infinities may be NaN as well: then this rounds the same again.
-  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(v.a, v.b))))) {
-    even = hn::BitCast(d32, rounded_to_bf16(d, v.a));
-    odd = hn::BitCast(d32, rounded_to_bf16(d, v.b));
+  if constexpr (kNan == Nan::kAny) {
+    // One question for both. The sum of two infinities may be NaN as well: then this rounds the same again.
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(v.a, v.b))))) {
+      even = hn::BitCast(d32, rounded_to_bf16(d, v.a));
+      odd = hn::BitCast(d32, rounded_to_bf16(d, v.b));
+    }
   }
   const auto both = hn::OrAnd(hn::ShiftRight<16>(even), odd, hn::Set(d32, 0xffff0000));
-  hn::StoreU(hn::BitCast(d16, both), d16, reinterpret_cast<std::uint16_t*>(p));
+  put<kPastCaches>(d16, hn::BitCast(d16, both), reinterpret_cast<std::uint16_t*>(p));
 }
 
 /// The first n < kLanes elements, zeros behind them.
@@ -146,15 +172,25 @@ HWY_INLINE void store_n(F d, VF v, T* p, std::size_t n) {
   std::memcpy(p, lanes, n * sizeof(T));
 }
 
-/// y[i] = f(x[i]...) for i < n, where f maps vectors of f32 lane by lane; one rounding to the type of y.
-template <class Y, class Function, class... X>
+/// y[i] = f(x[i]...) for i < n, where f maps vectors of f32 lane by lane; one rounding to the type of y. Of f
+/// is asked that on bf16 alone it computes with those and with numbers, not with NaN of its own. With
+/// kPastCaches y is written past the caches where it begins at a line of theirs: finish_stream()
+/// (stream_out.h) comes after.
+template <bool kPastCaches = false, class Y, class Function, class... X>
 HWY_INLINE void map(std::size_t n, Y* HWY_RESTRICT y, Function f, const X* HWY_RESTRICT... x) {
   const F d;
   std::size_t i = 0;
   constexpr bool is_bf16 = std::is_same_v<Y, Bf16>;
   if constexpr (((std::is_same_v<X, Bf16> == is_bf16) && ...)) {
+    constexpr Nan kNan = is_bf16 ? Nan::kOfBf16 : Nan::kAny;
     const auto of_two = [&f](auto... v) { return Two{f(v.a...), f(v.b...)}; };
-    for (; i + 2 * kLanes <= n; i += 2 * kLanes) store_two(d, of_two(load_two(d, x + i)...), y + i);
+    if constexpr (kPastCaches && !std::is_same_v<Y, F16>) {
+      if (reinterpret_cast<std::uintptr_t>(y) % 64 == 0)
+        for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+          store_two<true, kNan>(d, of_two(load_two(d, x + i)...), y + i);
+    }
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+      store_two<false, kNan>(d, of_two(load_two(d, x + i)...), y + i);
   }
   for (; i + kLanes <= n; i += kLanes) store(d, f(load(d, x + i)...), y + i);
   if (i < n) store_n(d, f(load_n(d, x + i, n - i)...), y + i, n - i);

@@ -15,7 +15,12 @@ namespace dif::cpu::HWY_NAMESPACE {
 
 static void cast_rows(const RowBlock& block) {
   const RowOperand& x = block.in[0];
-  convert_here(x.dtype, x.data, block.operation->dtype, block.out, block.elements());
+  with_storage(x.dtype, [&]<class X>(X) {
+    with_storage(block.operation->dtype, [&]<class Y>(Y) {
+      map_part(
+          block, block.n, block.out_as<Y>(), [](VF v) { return v; }, x.as<X>());
+    });
+  });
 }
 
 }  // namespace dif::cpu::HWY_NAMESPACE

@@ -46,7 +46,7 @@ static void layer_norm_rows(const RowBlock& block) {
     const std::int64_t n = block.operation->columns;
     const T* const w = block.in.size() > 1 ? block.in[1].as<T>() : nullptr;
     const T* const bias = block.in.size() > 2 ? block.in[2].as<T>() : nullptr;
-    for (std::int64_t i = 0; i < block.elements(); i += n)
+    for (std::int64_t i = 0; i < block.n; i += n)
       layer_norm_row(block.in[0].as<T>() + i, w, bias, static_cast<std::size_t>(n), block.operation->value,
                      block.out_as<T>() + i);
   });

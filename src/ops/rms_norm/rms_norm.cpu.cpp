@@ -60,7 +60,7 @@ static void rms_norm_rows(const RowBlock& block) {
   with_storage(block.operation->dtype, [&]<class T>(T) {
     const std::int64_t columns = block.operation->columns;
     rms_norm_all(block.in[0].as<T>(), block.in.size() > 1 ? block.in[1].as<T>() : nullptr,
-                 block.elements() / columns, columns, block.operation->value, block.out_as<T>());
+                 block.n / columns, columns, block.operation->value, block.out_as<T>());
   });
 }
 

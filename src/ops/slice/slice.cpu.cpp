@@ -40,7 +40,7 @@ RowFunction rows_of_slice() {
     const std::int64_t bytes = slice.columns * size;
     const std::byte* x = block.in[0].as<std::byte>() + slice.first_column * size;
     std::byte* const y = block.out_as<std::byte>();
-    for (std::int64_t i = 0; i < block.elements() * size; i += bytes, x += block.in[0].columns * size)
+    for (std::int64_t i = 0; i < block.n * size; i += bytes, x += block.in[0].columns * size)
       std::copy_n(x, bytes, y + i);
   };
 }
