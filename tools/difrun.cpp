@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -13,6 +15,8 @@
 #include "cli/options.h"
 #include "cli/streaming_options.h"
 #include "cli/telemetry.h"
+#include "cli/tool.h"
+#include "execution_choices.h"
 #include "io/json.h"
 #include "io/weight_bundle.h"
 #include "ir/printer.h"
@@ -32,23 +36,10 @@ using nlohmann::ordered_json;
 constexpr std::int64_t kMaxIterations = 1'000'000;
 
 const std::vector<MissingFeature> kMissing = {
-    {"choice of a product's algorithm (the backend measures once and remembers)",
-     {"--expand-linear-algorithms", "--persist-linear-heuristics"},
-     {"--tune-linear", "--linear-tune-warmups", "--linear-tune-iterations", "--linear-tune-sessions",
-      "--select-linear-algorithm", "--cutlass-linear"}},
+    {"kernels of CUTLASS", {}, {"--cutlass-linear"}},
     {"choice of what is fused (the backend fuses what it can, --why shows it)",
      {},
      {"--fuse-linear-swiglu", "--absorb-linear-bias"}},
-    {"choice of the attention kernel (the backend takes the fastest that serves)",
-     {},
-     {"--cudnn-attention-heuristic"}},
-    {"choice of the constants that stay resident (--max-vram and --resident-order decide)",
-     {},
-     {"--resident-streamed-constant"}},
-    {"pinned inputs and outputs", {"--pinned-io"}, {}},
-    {"mapped inputs", {"--map-inputs"}, {}},
-    {"profile of the pipeline", {"--profile-pipeline"}, {}},
-    {"repeated sessions", {}, {"--session-runs"}},
     {"W8A8 linears",
      {"--w8a8-tail-copy-stream"},
      {"--h3-w8a8-cache", "--h3-w8a8-layer", "--h3-w8a8-resident-layers"}},
@@ -68,8 +59,9 @@ const std::vector<MissingFeature> kMissing = {
 struct Options {
   std::string program, bundle;
   std::vector<std::string> inputs, outputs;
-  std::int64_t warmups = 0, iterations = 1;
-  bool verify_shards = false, trace_ops = false, why = false, allow_nonfinite = false;
+  std::int64_t warmups = 0, iterations = 1, sessions = 1;
+  bool verify_shards = false, trace_ops = false, why = false, allow_nonfinite = false, map_inputs = false,
+       profile_pipeline = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -79,21 +71,30 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 class Run {
  public:
   Run(const Options& options, const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
-      const cli::ReportOptions& report)
-      : options_(options), backend_(backend), streaming_(streaming), report_(report) {}
+      const ExecutionChoices& choices, const cli::ReportOptions& report)
+      : options_(options), backend_(backend), streaming_(streaming), choices_(choices), report_(report) {}
 
   Status run() {
     DIF_ASSIGN(program_, ir::read_program(options_.program));
-    DIF_TRY(read_bindings());
-    DIF_TRY(open_constants());
+    DIF_TRY(phase("inputs", [&] { return read_bindings(); }));
+    DIF_TRY(phase("constants", [&] { return open_constants(); }));
     DIF_TRY(prepare());
-    DIF_TRY(execute());
-    DIF_TRY(store());
+    DIF_TRY(phase("runs", [&] { return execute(); }));
+    DIF_TRY(phase("outputs", [&] { return store(); }));
     DIF_TRY(show());
     return check_finite();
   }
 
  private:
+  /// Notes how long a part of the whole takes.
+  template <class Body>
+  Status phase(const char* name, Body&& body) {
+    const auto start = std::chrono::steady_clock::now();
+    Status status = body();
+    phases_.push_back({{"phase", name}, {"seconds", seconds_since(start)}});
+    return status;
+  }
+
   Status read_bindings() {
     std::vector<TensorArgument> arguments;
     for (const std::string& text : options_.inputs) {
@@ -105,7 +106,12 @@ class Run {
       DIF_ASSIGN(const std::size_t index, find_output(program_, argument.id));
       targets_.push_back({index, argument.file});
     }
-    DIF_ASSIGN(inputs_, read_inputs(program_, arguments));
+    if (options_.map_inputs) {
+      DIF_ASSIGN(MappedInputs mapped, MappedInputs::open(program_, arguments));
+      mapped_ = std::move(mapped);
+    } else {
+      DIF_ASSIGN(inputs_, read_inputs(program_, arguments));
+    }
     for (const ir::Output& output : program_.outputs)
       outputs_.emplace_back(program_.type(output.value).dtype, program_.type(output.value).shape);
     return ok();
@@ -127,9 +133,24 @@ class Run {
     runtime::ContextOptions context_options;
     if (options_.trace_ops) context_options.trace = [this](const dif_trace_event& event) { record(event); };
     DIF_TRY(streaming_.apply(context_options));
-    DIF_ASSIGN(context_, backend_.create(std::move(context_options), &choice_));
+    std::uint64_t io_bytes = 0;
+    for (const ir::ValueId input : program_.inputs) io_bytes += program_.type(input).bytes();
+    for (const ir::Output& output : program_.outputs) io_bytes += program_.type(output.value).bytes();
+    DIF_TRY(streaming_.check_pinned_io(io_bytes));
+    DIF_ASSIGN(const runtime::ExecutionOptions execution,
+               choices_.options(program_, backend_.cache_folder()));
+    DIF_TRY(phase("device", [&]() -> Status {
+      DIF_ASSIGN(context_, backend_.create(std::move(context_options), &choice_));
+      return ok();
+    }));
+    if (execution.attention != runtime::AttentionHeuristic::kDefault && context_->library().name() != "cuda")
+      cli::print_warning(fmt::format("backend {} has no cuDNN: --cudnn-attention-heuristic changes nothing",
+                                     context_->library().name()));
     const auto start = std::chrono::steady_clock::now();
-    DIF_ASSIGN(prepared_, runtime::PreparedProgram::prepare(context_, program_, constants_));
+    DIF_TRY(phase("prepare", [&]() -> Status {
+      DIF_ASSIGN(prepared_, runtime::PreparedProgram::prepare(context_, program_, constants_, execution));
+      return ok();
+    }));
     prepare_seconds_ = seconds_since(start);
     DIF_ASSIGN(memory_, prepared_->report());
     return ok();
@@ -142,14 +163,22 @@ class Run {
     return result;
   }
 
+  std::vector<runtime::Binding> input_bindings() { return mapped_ ? mapped_->bindings() : bindings(inputs_); }
+
   Status execute() {
-    const auto ins = bindings(inputs_), outs = bindings(outputs_);
-    for (std::int64_t i = -options_.warmups; i < options_.iterations; ++i) {
-      timed_ = i >= 0;
-      const auto start = std::chrono::steady_clock::now();
-      if (Status status = prepared_->run(ins, outs); !status) return located(std::move(status.error()));
-      if (timed_) run_seconds_.push_back(seconds_since(start));
-    }
+    const auto ins = input_bindings(), outs = bindings(outputs_);
+    for (std::int64_t session = 0; session < options_.sessions; ++session)
+      for (std::int64_t i = -options_.warmups; i < options_.iterations; ++i) {
+        timed_ = i >= 0;
+        DIF_ASSIGN(const runtime::LaunchCounts before, prepared_->launches());
+        const auto start = std::chrono::steady_clock::now();
+        if (Status status = prepared_->run(ins, outs); !status) return located(std::move(status.error()));
+        if (timed_) run_seconds_.push_back(seconds_since(start));
+        DIF_ASSIGN(const runtime::LaunchCounts after, prepared_->launches());
+        launches_ = after.since(before);
+      }
+    DIF_ASSIGN(memory_, prepared_->report());
+    if (mapped_) DIF_TRY(mapped_->check());
     return bundle_ ? bundle_->check() : ok();
   }
 
@@ -174,7 +203,7 @@ class Run {
       return runtime::all_finite(tensor.dtype, tensor.data);
     });
     if (all) return ok();
-    Status status = prepared_->run(bindings(inputs_), bindings(outputs_), {.check_operations = true});
+    Status status = prepared_->run(input_bindings(), bindings(outputs_), {.check_operations = true});
     if (!status) return located(std::move(status.error()));
     return fail(ErrorCode::kNonFinite, "an output holds NaN or infinity");
   }
@@ -185,16 +214,19 @@ class Run {
 
   // --- what is shown --------------------------------------------------------------------------------------
 
-  double median() const {
-    std::vector<double> sorted = run_seconds_;
+  static double median(std::span<const double> seconds) {
+    std::vector<double> sorted(seconds.begin(), seconds.end());
     std::ranges::sort(sorted);
     const std::size_t half = sorted.size() / 2;
     return sorted.size() % 2 != 0 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
   }
-  double best() const { return *std::ranges::min_element(run_seconds_); }
+  static double best(std::span<const double> seconds) { return *std::ranges::min_element(seconds); }
+  double median() const { return median(run_seconds_); }
+  double best() const { return best(run_seconds_); }
 
   Status show() const {
-    if (report_.wanted()) DIF_TRY(report_.write(document()));
+    if (report_.wanted()) DIF_TRY(report_.write(io::json_text(document())));
+    DIF_TRY(append_trace());
     if (report_.json) return ok();
     const auto bytes = [](std::uint64_t amount) { return ir::amount_text(static_cast<double>(amount), "B"); };
     std::string text = fmt::format("program {} on {}\n", program_.name, choice_);
@@ -208,9 +240,60 @@ class Run {
       const ir::Output& output = program_.outputs[target.output];
       text += fmt::format("{} {} -> {}\n", output.name, program_.type(output.value), target.file);
     }
+    if (options_.sessions > 1) text += sessions_text();
+    if (options_.profile_pipeline) text += pipeline_text();
     if (options_.trace_ops) text += "\n" + operation_times_text(op_times_.of(program_, memory_));
     if (options_.why) text += why_text();
     return cli::print_result(text);
+  }
+
+  /// The timed runs of each session.
+  std::vector<std::span<const double>> sessions() const {
+    std::vector<std::span<const double>> result;
+    const auto n = static_cast<std::size_t>(options_.iterations);
+    for (std::size_t first = 0; first < run_seconds_.size(); first += n)
+      result.push_back(std::span(run_seconds_).subspan(first, n));
+    return result;
+  }
+
+  std::string sessions_text() const {
+    std::string text;
+    std::size_t number = 0;
+    for (const std::span<const double> seconds : sessions())
+      text += fmt::format("session {}: {:.6f} s best, {:.6f} s median of {}\n", ++number, best(seconds),
+                          median(seconds), seconds.size());
+    return text;
+  }
+
+  /// Where the whole time went, and how the weights came.
+  ordered_json pipeline() const {
+    ordered_json result = {{"phases", phases_}};
+    if (const ordered_json found = details(); found.contains("loading")) result["loading"] = found["loading"];
+    result["streamed_bytes_per_run"] = memory_.streamed_bytes;
+    result["direct_bytes"] = memory_.direct_bytes;
+    result["mapped_input_bytes"] = mapped_ ? mapped_->mapped_bytes() : 0;
+    return result;
+  }
+
+  std::string pipeline_text() const {
+    std::string text = "\n";
+    for (const ordered_json& entry : phases_)
+      text +=
+          fmt::format("{:>12.6f} s  {}\n", entry["seconds"].get<double>(), entry["phase"].get<std::string>());
+    const ordered_json found = pipeline();
+    if (found.contains("loading")) text += fmt::format("loading {}\n", found["loading"].dump());
+    return text + fmt::format("streamed {} bytes a run; {} bytes read past the page cache\n",
+                              memory_.streamed_bytes, memory_.direct_bytes);
+  }
+
+  /// One line more in the file that DIF_TRACE_FILE names.
+  Status append_trace() const {
+    const char* const path = std::getenv("DIF_TRACE_FILE");
+    if (path == nullptr || *path == '\0') return ok();
+    std::ofstream file(path, std::ios::app);
+    file << document().dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n' << std::flush;
+    if (!file) return fail(ErrorCode::kIo, "{} (DIF_TRACE_FILE) cannot be written", path);
+    return ok();
   }
 
   std::string_view op_name(ir::OpId op) const {
@@ -261,7 +344,7 @@ class Run {
     return text;
   }
 
-  std::string document() const {
+  ordered_json document() const {
     ordered_json result = cli::telemetry_document("runtime-trace");
     result["program"] = {{"name", program_.name},
                          {"fingerprint", ir::fingerprint(program_)},
@@ -271,6 +354,15 @@ class Run {
     result["execution"] = {{"preparation_reported", true}, {"prepare_seconds", prepare_seconds_},
                            {"warmups", options_.warmups},  {"run_seconds", run_seconds_},
                            {"minimum_seconds", best()},    {"median_seconds", median()}};
+    for (const std::span<const double> seconds : sessions())
+      result["execution"]["sessions"].push_back(
+          {{"minimum_seconds", best(seconds)}, {"median_seconds", median(seconds)}});
+    result["run_launch_telemetry"] = {{"graph_launches", launches_.graph_launches},
+                                      {"kernel_launches", launches_.kernel_launches},
+                                      {"host_stream_synchronizes", launches_.host_stream_synchronizes},
+                                      {"device_mem_allocs", launches_.device_mem_allocs},
+                                      {"copies", launches_.copies}};
+    if (options_.profile_pipeline) result["pipeline"] = pipeline();
     result["memory"] = {
         {"arena_bytes", memory_.arena_bytes},         {"workspace_bytes", memory_.workspace_bytes},
         {"resident_bytes", memory_.resident_bytes},   {"streamed_bytes", memory_.streamed_bytes},
@@ -281,7 +373,7 @@ class Run {
       result["outputs"].push_back({{"name", program_.outputs[target.output].name}, {"file", target.file}});
     if (options_.trace_ops) result["operations"] = operation_times_json(op_times_.of(program_, memory_));
     result["details"] = details();
-    return io::json_text(result);
+    return result;
   }
 
   struct Target {
@@ -292,10 +384,12 @@ class Run {
   const Options& options_;
   const cli::BackendOptions& backend_;
   const cli::StreamingOptions& streaming_;
+  const ExecutionChoices& choices_;
   const cli::ReportOptions& report_;
   ir::Program program_;
   std::vector<Target> targets_;
   std::vector<io::HostTensor> inputs_, outputs_;
+  std::optional<MappedInputs> mapped_;  ///< instead of inputs_
   std::optional<io::WeightBundle> bundle_;
   std::vector<runtime::ConstantBinding> constants_;
   std::string choice_;
@@ -306,6 +400,8 @@ class Run {
   std::vector<double> run_seconds_;
   OperationTimes op_times_;  ///< of the timed runs
   bool timed_ = false;
+  runtime::LaunchCounts launches_;  ///< of the last run
+  ordered_json phases_ = ordered_json::array();
 };
 
 int run(int argc, char** argv) {
@@ -324,11 +420,21 @@ int run(int argc, char** argv) {
                     kMaxIterations);
   cli::expect_whole(app.add_option("--iterations", o.iterations, "timed runs")->capture_default_str(), 1,
                     kMaxIterations);
+  cli::expect_whole(
+      app.add_option("--session-runs", o.sessions,
+                     "how often warm-ups and timed runs are repeated with the one prepared program")
+          ->capture_default_str(),
+      1, kMaxIterations);
+  app.add_flag("--map-inputs", o.map_inputs,
+               "use inputs where their files are mapped, without reading them first");
+  app.add_flag("--profile-pipeline", o.profile_pipeline,
+               "time of each part of the whole, and how the weights reached the device");
   app.add_flag("--trace-ops", o.trace_ops, "time of each operation, slowest first");
   app.add_flag("--why", o.why, "kernel of each operation, and why others declined");
   app.add_flag("--allow-nonfinite", o.allow_nonfinite, "NaN and infinity in an output are no failure");
   const cli::BackendOptions backend(app);
   const cli::StreamingOptions streaming(app);
+  const ExecutionChoices choices(app, {});
   const cli::ReportOptions report(app);
   const RefusedOptions refused(app, kMissing);
   cli::examples(
@@ -340,7 +446,7 @@ int run(int argc, char** argv) {
       "         --warmups 2 --iterations 5 --trace-ops --why\n");
   return cli::run_app(app, argc, argv, [&]() -> Status {
     DIF_TRY(refused.check());
-    return Run(o, backend, streaming, report).run();
+    return Run(o, backend, streaming, choices, report).run();
   });
 }
 

@@ -129,8 +129,10 @@ class Generate {
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     settings_.record_plans = !options_.plan_out.empty();
-    // Under a cap encoder and denoiser take turns with all of it.
-    settings_.keep_encoder = options_.repeat > 0 && !streaming_.is_capped() && backend_.memory_cap_mib == 0;
+    // Under a cap encoder and denoiser take turns with all of it, unless the encoder can be streamed.
+    const bool capped = streaming_.is_capped() || backend_.memory_cap_mib != 0;
+    settings_.keep_encoder = options_.repeat > 0 && (!capped || backend_name_ == "cuda");
+    settings_.stream_encoder = settings_.keep_encoder && capped;
     DIF_ASSIGN(pipeline_,
                TextToImage::create(*model_, std::move(context), settings_, observer_of(progress_)));
     if (options_.why) cli::say(why_text());

@@ -26,9 +26,11 @@ extern "C" {
  * reserved ones where 0 keeps the old one:
  *   1.1  dif_context_options.flags (was reserved), dif_prepare_options.flags, dif_report.context_... and
  *        n_host_operations
- *   1.2  dif_backend_api.prefers, dif_context_options.weights */
+ *   1.2  dif_backend_api.prefers, dif_context_options.weights
+ *   1.3  DIF_CONTEXT_PINNED_IO, dif_prepare_options.execution, dif_report.direct_bytes and the counts behind
+ * it */
 #define DIF_ABI_MAJOR 1
-#define DIF_ABI_MINOR 2
+#define DIF_ABI_MINOR 3
 
 #define DIF_MAX_RANK 8
 
@@ -79,7 +81,10 @@ enum {
   DIF_CONTEXT_ALLOW_HOST_FALLBACK = 1u,
   /* Copies of weights in layouts of the backend's own are kept in cache_dir and mapped from there, so that
    * processes share them. A backend without such copies ignores it. */
-  DIF_CONTEXT_KEEP_WEIGHT_CACHE = 2u
+  DIF_CONTEXT_KEEP_WEIGHT_CACHE = 2u,
+  /* Host tensors of runs go through pinned memory of the context. A backend without such memory ignores it.
+   * Since 1.3. */
+  DIF_CONTEXT_PINNED_IO = 4u
 };
 
 #define DIF_WEIGHT_CACHE_OFF UINT32_MAX
@@ -148,6 +153,45 @@ typedef struct dif_constant {
   uint64_t bytes;
 } dif_constant;
 
+#define DIF_LINEAR_MEASURED UINT32_MAX
+
+/* How the product of one `linear` is computed. Since 1.3. */
+typedef struct dif_linear_choice {
+  uint32_t struct_size;
+  uint32_t operation; /* index in the program */
+  uint32_t rank;      /* the algorithm at that place of what the library recommends, 0 = its first;
+                         DIF_LINEAR_MEASURED: the fastest of them, measured whether it is known already or not */
+  uint32_t warmups, iterations, sessions; /* of a measurement; 0 = the backend's own */
+} dif_linear_choice;
+
+enum { /* how an attention library's kernel is found */
+       DIF_ATTENTION_DEFAULT = 0,
+       DIF_ATTENTION_A = 1,
+       DIF_ATTENTION_B = 2,
+       DIF_ATTENTION_FALLBACK = 3
+};
+
+enum {
+  /* A longer list of algorithms is asked for where they are measured. */
+  DIF_EXECUTION_MORE_ALGORITHMS = 1u,
+  /* Where memory is bounded, this program takes the least: no weight stays on the device between its runs, so
+   * that other programs have more of it. */
+  DIF_EXECUTION_STREAM_WEIGHTS = 2u
+};
+
+/* Decisions that the caller takes instead of the backend. The program means the same; results may differ by
+ * rounding. A choice for an operation that has none is DIF_ERROR_INVALID. Since 1.3. */
+typedef struct dif_execution_options {
+  uint32_t struct_size;
+  uint32_t flags; /* DIF_EXECUTION_...; unknown ones are refused */
+  const dif_linear_choice* linears;
+  uint32_t n_linears;
+  uint32_t attention;                 /* DIF_ATTENTION_... */
+  const uint32_t* resident_constants; /* stay on the device, before all others; indexes into `constants` */
+  uint32_t n_resident_constants;
+  uint32_t reserved; /* 0 */
+} dif_execution_options;
+
 enum {
   /* Decide and report, but read no byte of a constant and keep nothing: a run is refused. Since 1.1; a
    * plug-in of version 1.0 is never asked for it. */
@@ -165,6 +209,7 @@ typedef struct dif_prepare_options {
   void (*release)(void* user, uint32_t constant); /* may be NULL: the backend no longer reads constants[i] */
   uint32_t flags;                                 /* since 1.1 */
   uint32_t reserved;                              /* 0 */
+  const dif_execution_options* execution;         /* since 1.3; NULL = defaults */
 } dif_prepare_options;
 
 /* What a prepared program holds, in bytes. `details` is a JSON document (kernels per operation and why
@@ -186,6 +231,15 @@ typedef struct dif_report {
   uint64_t context_peak_bytes;      /* the most device memory that it has held at one time */
   uint32_t n_host_operations;       /* that leave the device (DIF_CONTEXT_ALLOW_HOST_FALLBACK) */
   uint32_t reserved;                /* 0 */
+  /* Since 1.3, until now; 0 where it is not counted. */
+  uint64_t direct_bytes; /* of this program's weights that were read past the page cache */
+  /* Of the whole context: calls of the device's allocator; kernels that the host launched, one by one and in
+   * recordings; waits of the host until the device has nothing left to do; copies. */
+  uint64_t context_allocations;
+  uint64_t context_kernel_launches;
+  uint64_t context_graph_launches;
+  uint64_t context_synchronizations;
+  uint64_t context_copies;
 } dif_report;
 
 /* An input or output of a run: either host memory or a device value, exactly one of the two. */

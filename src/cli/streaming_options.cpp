@@ -73,17 +73,34 @@ StreamingOptions::StreamingOptions(CLI::App& app) {
   app.add_flag("--pipelined-resident-upload", pipelined,
                "read resident weights beside their copies when a program is prepared (as it is)")
       ->excludes(late);
+  app.add_flag("--pinned-io", pinned_io,
+               "inputs and outputs go through pinned memory, which counts against "
+               "--streamed-pinned-budget-mib");
+}
+
+std::uint64_t StreamingOptions::staging_bytes() const {
+  return std::uint64_t{staging_buffers} * runtime::WeightOptions::kStagingBufferBytes;
+}
+
+Status StreamingOptions::check_pinned_io(std::uint64_t bytes) const {
+  const std::uint64_t budget = pinned_budget_mib * kMiB, staging = staging_bytes();
+  if (!pinned_io || (staging <= budget && bytes <= budget - staging)) return ok();
+  return invalid_input(
+      "--pinned-io: {} bytes of inputs and outputs beside {} MiB of staging buffers are more than "
+      "--streamed-pinned-budget-mib {}",
+      bytes, staging / kMiB, pinned_budget_mib);
 }
 
 Status StreamingOptions::apply(runtime::ContextOptions& options) const {
   if (!max_vram.empty()) {
     DIF_ASSIGN(options.memory_cap_bytes, parse_size_with_unit("--max-vram", max_vram));
   }
-  const std::uint64_t ring = std::uint64_t{staging_buffers} * runtime::WeightOptions::kStagingBufferBytes;
+  const std::uint64_t ring = staging_bytes();
   if (ring > pinned_budget_mib * kMiB)
     return invalid_input(
         "--streamed-staging-buffers {}: {} MiB are more than --streamed-pinned-budget-mib {}",
         staging_buffers, ring / kMiB, pinned_budget_mib);
+  options.pinned_io = pinned_io;
   runtime::WeightOptions& weights = options.weights;
   weights.budget_bytes = resident_plan_mib * kMiB;
   weights.least_free_bytes = min_free_mib * kMiB;

@@ -20,7 +20,8 @@ Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std:
 /// --min-free-mib,
 /// --resident-plan-mib, --resident-order, --prefetch-distance (--streamed-prefetch-depth), --host-pinned,
 /// --serial-streaming, --streamed-staging-buffers, --streamed-stage-threads, --streamed-pinned-budget-mib,
-/// --streamed-keep-pages, --streamed-release-pages, --lazy-resident-upload, --pipelined-resident-upload.
+/// --streamed-keep-pages, --streamed-release-pages, --lazy-resident-upload, --pipelined-resident-upload,
+/// --pinned-io.
 /// Stands behind BackendOptions.
 struct StreamingOptions {
   explicit StreamingOptions(CLI::App& app);
@@ -31,12 +32,17 @@ struct StreamingOptions {
   std::uint32_t prefetch_distance = 3, staging_buffers = 32, stage_threads = 0;
   std::uint64_t pinned_budget_mib = 2048;
   bool host_pinned = false, serial = false, keep_pages = false, release_pages = false, lazy = false,
-       pipelined = false;
+       pipelined = false, pinned_io = false;
 
   bool is_capped() const { return !max_vram.empty() || resident_plan_mib != 0; }
   /// Fills in what the context takes of it. Errors: InvalidInput (a size, options that contradict each
   /// other).
   Status apply(runtime::ContextOptions& options) const;
+  /// Whether inputs and outputs of that many bytes may be pinned, where they are to be. Errors: InvalidInput.
+  Status check_pinned_io(std::uint64_t bytes) const;
+
+ private:
+  std::uint64_t staging_bytes() const;
 };
 
 }  // namespace dif::cli

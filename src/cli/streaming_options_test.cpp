@@ -54,6 +54,26 @@ TEST(StreamingOptions, AreWhatTheContextGets) {
   EXPECT_EQ(options->weights.budget_bytes, 5U << 20);
 }
 
+TEST(StreamingOptions, PinnedInputsAndOutputsCountBesideTheStagingBuffers) {
+  const auto check = [](std::vector<std::string> arguments, std::uint64_t bytes) {
+    CLI::App app;
+    const StreamingOptions streaming(app);
+    std::ranges::reverse(arguments);
+    app.parse(arguments);
+    return streaming.check_pinned_io(bytes);
+  };
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const std::vector<std::string> pinned = {"--pinned-io", "--streamed-pinned-budget-mib", "130"};
+  EXPECT_TRUE(parsed(pinned)->pinned_io);
+  EXPECT_TRUE(check(pinned, 2 * kMiB)) << "128 MiB of staging buffers";
+  const Status refused = check(pinned, 2 * kMiB + 1);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("2097153 bytes of inputs and outputs beside 128 MiB"),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(check({"--streamed-pinned-budget-mib", "130"}, 500 * kMiB)) << "nothing is pinned";
+}
+
 TEST(StreamingOptions, WhatContradictsIsRefused) {
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {"--max-vram", "much"},

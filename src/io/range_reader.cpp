@@ -55,8 +55,13 @@ bool is_cold(const FileRange& range) {
 }  // namespace
 
 RangeReader::~RangeReader() {
+  close();
+}
+
+void RangeReader::close() {
   for (const auto& [fd, direct] : direct_files_)
     if (direct >= 0) ::close(direct);
+  direct_files_.clear();
 }
 
 int RangeReader::direct_file(int fd) {
@@ -77,6 +82,7 @@ Result<const std::byte*> RangeReader::read(const FileRange& range, std::byte* to
       direct_bytes_ += range.bytes;
       return to + before;
     }
+    refused_bytes_ += range.bytes;
   }
   const std::int64_t got = read_at(range.fd, to, range.bytes, range.offset);
   if (got < 0)

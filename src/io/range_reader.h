@@ -39,14 +39,19 @@ class RangeReader {
   /// the first byte is. Errors: Io (the file ends before the range does, or cannot be read), naming the file.
   Result<const std::byte*> read(const FileRange& range, std::byte* to);
 
+  /// Closes what it opened; the counts stay. Pre: no read() is under way.
+  void close();
+
   std::uint64_t direct_bytes() const { return direct_bytes_; }  ///< that came past the cache
+  /// Cold ones that had to come through the cache, because the file system reads nothing past it.
+  std::uint64_t refused_bytes() const { return refused_bytes_; }
 
  private:
   int direct_file(int fd);
 
   std::mutex mutex_;
   std::map<int, int> direct_files_;  ///< by descriptor; -1 where the file system has none
-  std::atomic<std::uint64_t> direct_bytes_{0};
+  std::atomic<std::uint64_t> direct_bytes_{0}, refused_bytes_{0};
 };
 
 /// Takes a range out of the page cache, whole pages alone. A hint; never fails.

@@ -40,10 +40,11 @@ T load(std::span<const std::byte> file, std::size_t offset) {
   return value;
 }
 
-Result<HostTensor> read_named(const std::filesystem::path& path, std::string_view name) {
-  DIF_ASSIGN(const Checkpoint checkpoint, open_checkpoint(path));
-  DIF_ASSIGN(const TensorRef* tensor, checkpoint.require(name));
-  return copy_tensor(*tensor);
+Result<MappedOperand> map_named(const std::filesystem::path& path, std::string_view name) {
+  DIF_ASSIGN(Checkpoint opened, open_checkpoint(path));
+  const auto checkpoint = std::make_shared<const Checkpoint>(std::move(opened));
+  DIF_ASSIGN(const TensorRef* tensor, checkpoint->require(name));
+  return MappedOperand{checkpoint, *tensor};
 }
 
 }  // namespace
@@ -156,17 +157,24 @@ Status write_tensor_file(const std::filesystem::path& path, const HostTensor& te
   return write_tensor_file(path, tensor.dtype, tensor.shape, tensor.data);
 }
 
-Result<HostTensor> read_tensor_operand(std::string_view operand) {
+Result<MappedOperand> map_tensor_operand(std::string_view operand) {
   for (auto at = operand.find("::"); at != std::string_view::npos; at = operand.find("::", at + 1)) {
     const std::string_view file = operand.substr(0, at);
     if (file.ends_with(".safetensors") || file.ends_with(".index.json"))
-      return read_named(std::filesystem::path(file), operand.substr(at + 2));
+      return map_named(std::filesystem::path(file), operand.substr(at + 2));
   }
   if (operand.ends_with(".safetensors") || operand.ends_with(".index.json"))
     return invalid_input("{} holds several tensors; name one as {}::NAME", operand, operand);
   if (operand.find("::") != std::string_view::npos && operand.find(".diftensor::") == std::string_view::npos)
     return invalid_input("{}: expected FILE.diftensor or FILE.safetensors::NAME", printable(operand, 300));
-  return read_tensor_file(std::filesystem::path(operand));
+  DIF_ASSIGN(MappedTensor mapped, map_tensor_file(std::filesystem::path(operand)));
+  const TensorRef tensor = mapped.tensor;
+  return MappedOperand{std::shared_ptr<const MappedFile>(std::move(mapped.file)), tensor};
+}
+
+Result<HostTensor> read_tensor_operand(std::string_view operand) {
+  DIF_ASSIGN(const MappedOperand mapped, map_tensor_operand(operand));
+  return copy_tensor(mapped.tensor);
 }
 
 }  // namespace dif::io

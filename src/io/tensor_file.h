@@ -51,8 +51,15 @@ Status write_tensor_file(const std::filesystem::path& path, DType dtype, const S
                          std::span<const std::byte> data);
 Status write_tensor_file(const std::filesystem::path& path, const HostTensor& tensor);
 
-/// Reads a tensor given on a command line: FILE.diftensor, FILE.safetensors::NAME, or
+/// A tensor that stays in its file, whatever the kind of that.
+struct MappedOperand {
+  std::shared_ptr<const void> owner;  ///< of what `tensor` points to
+  TensorRef tensor;
+};
+
+/// A tensor given on a command line: FILE.diftensor, FILE.safetensors::NAME, or
 /// FILE.safetensors.index.json::NAME.
+Result<MappedOperand> map_tensor_operand(std::string_view operand);
 Result<HostTensor> read_tensor_operand(std::string_view operand);
 
 /// An owned copy, checked against the file having shrunk meanwhile.

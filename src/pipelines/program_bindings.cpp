@@ -151,29 +151,83 @@ Result<std::size_t> find_output(const Program& program, std::string_view id) {
       program.name, id, list_outputs(program));
 }
 
-Result<std::vector<io::HostTensor>> read_inputs(const Program& program,
-                                                const std::vector<TensorArgument>& arguments) {
-  std::vector<std::optional<io::HostTensor>> found(program.inputs.size());
+namespace {
+
+/// The file of each input, in the program's order.
+Result<std::vector<std::string>> files_of_inputs(const Program& program,
+                                                 const std::vector<TensorArgument>& arguments) {
+  std::vector<std::string> files(program.inputs.size());
   for (const TensorArgument& argument : arguments) {
     DIF_ASSIGN(const std::size_t index, find_input(program, argument.id));
-    const ir::ValueInfo& input = program.values[program.inputs[index]];
-    if (found[index]) return invalid_input("input {} is bound twice", input.name);
-    DIF_ASSIGN(io::HostTensor tensor, io::read_tensor_operand(argument.file));
-    DIF_ASSIGN(found[index], fit_input(input, std::move(tensor), argument.file));
+    if (!files[index].empty())
+      return invalid_input("input {} is bound twice", program.values[program.inputs[index]].name);
+    files[index] = argument.file;
   }
   std::vector<std::string> missing;
-  std::vector<io::HostTensor> tensors;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i]) {
-      tensors.push_back(std::move(*found[i]));
-    } else {
-      const ir::ValueInfo& input = program.values[program.inputs[i]];
-      missing.push_back(fmt::format("{} {}", input.name, input.type));
-    }
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const ir::ValueInfo& input = program.values[program.inputs[i]];
+    if (files[i].empty()) missing.push_back(fmt::format("{} {}", input.name, input.type));
   }
   if (!missing.empty())
     return invalid_input("program {} needs --input ID=FILE for {}", program.name, fmt::join(missing, ", "));
+  return files;
+}
+
+}  // namespace
+
+Result<std::vector<io::HostTensor>> read_inputs(const Program& program,
+                                                const std::vector<TensorArgument>& arguments) {
+  DIF_ASSIGN(const std::vector<std::string> files, files_of_inputs(program, arguments));
+  std::vector<io::HostTensor> tensors;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    DIF_ASSIGN(io::HostTensor read, io::read_tensor_operand(files[i]));
+    DIF_ASSIGN(io::HostTensor tensor,
+               fit_input(program.values[program.inputs[i]], std::move(read), files[i]));
+    tensors.push_back(std::move(tensor));
+  }
   return tensors;
+}
+
+Result<MappedInputs> MappedInputs::open(const Program& program,
+                                        const std::vector<TensorArgument>& arguments) {
+  DIF_ASSIGN(const std::vector<std::string> files, files_of_inputs(program, arguments));
+  MappedInputs result;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const ir::ValueInfo& value = program.values[program.inputs[i]];
+    Input& input = result.inputs_.emplace_back();
+    input.type = value.type;
+    DIF_ASSIGN(io::MappedOperand operand, io::map_tensor_operand(files[i]));
+    if (ir::TensorType{operand.tensor.dtype, operand.tensor.shape} == value.type) {
+      input.mapped = std::move(operand);
+      continue;
+    }
+    DIF_ASSIGN(io::HostTensor read, io::copy_tensor(operand.tensor));
+    DIF_ASSIGN(input.read, fit_input(value, std::move(read), files[i]));
+  }
+  return result;
+}
+
+std::vector<runtime::Binding> MappedInputs::bindings() {
+  std::vector<runtime::Binding> result;
+  for (Input& input : inputs_) {
+    std::span<std::byte> bytes = input.read.data;
+    // A run writes no input.
+    if (input.mapped) bytes = {const_cast<std::byte*>(input.mapped->tensor.data), input.mapped->tensor.bytes};
+    result.push_back(runtime::Binding::of(input.type, bytes));
+  }
+  return result;
+}
+
+std::uint64_t MappedInputs::mapped_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Input& input : inputs_) bytes += input.mapped ? input.mapped->tensor.bytes : 0;
+  return bytes;
+}
+
+Status MappedInputs::check() const {
+  for (const Input& input : inputs_)
+    if (input.mapped) DIF_TRY(input.mapped->tensor.file->check());
+  return ok();
 }
 
 Status store_tensors(const std::vector<TensorToStore>& tensors) {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dif/status.h"
 #include "io/host_tensor.h"
+#include "io/tensor_file.h"
 #include "io/weight_bundle.h"
 #include "ir/program.h"
 #include "runtime/session.h"
@@ -35,6 +37,28 @@ Result<std::size_t> find_output(const ir::Program& program, std::string_view id)
 /// NotFound, Io.
 Result<std::vector<io::HostTensor>> read_inputs(const ir::Program& program,
                                                 const std::vector<TensorArgument>& arguments);
+
+/// Inputs that stay in their files: what has the input's type is used where it is mapped, the rest is read as
+/// read_inputs does.
+class MappedInputs {
+ public:
+  /// Errors: those of read_inputs.
+  static Result<MappedInputs> open(const ir::Program& program, const std::vector<TensorArgument>& arguments);
+
+  /// In the program's order; valid while this lives.
+  std::vector<runtime::Binding> bindings();
+  std::uint64_t mapped_bytes() const;
+  /// After the last use. Errors: Io (a file that shrank meanwhile).
+  Status check() const;
+
+ private:
+  struct Input {
+    ir::TensorType type;
+    std::optional<io::MappedOperand> mapped;
+    io::HostTensor read;  ///< where it is not mapped
+  };
+  std::vector<Input> inputs_;
+};
 
 /// Writes tensors to FILE.diftensor or FILE.safetensors::NAME; those of one safetensors file together.
 /// Errors: InvalidInput (a target twice), Io.

@@ -255,7 +255,7 @@ class TextToImage::Implementation {
   Status encode() {
     begin("encode", prompts_.size(), "prompt");
     if (encoder_ == nullptr) {
-      if (!settings_.keep_encoder) take_turns();
+      if (!keeps_encoder()) take_turns();
       DIF_ASSIGN(encoder_, prepare(chain_.encode));
     }
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
@@ -266,10 +266,12 @@ class TextToImage::Implementation {
       DIF_TRY(encode_one(encoder_, prompts_[i], embeds_[i]));
       advance(i + 1);
     }
-    if (!settings_.keep_encoder) encoder_.reset();
+    if (!keeps_encoder()) encoder_.reset();
     end();
     return ok();
   }
+
+  bool keeps_encoder() const { return settings_.keep_encoder && !takes_turns_; }
 
   /// The memory of the denoiser and the decoder is the encoder's for a while.
   void take_turns() {
@@ -455,7 +457,19 @@ class TextToImage::Implementation {
     for (const frontends::ConstantRef& ref : refs)
       constants.push_back(
           {ref.data, ref.type.bytes(), ref.file == nullptr ? -1 : ref.file->fd(), ref.file_offset});
-    return PreparedProgram::prepare(context_, program, constants);
+    runtime::ExecutionOptions execution;
+    execution.stream_weights = settings_.stream_encoder && program.name == chain_.encode.program.name;
+    return PreparedProgram::prepare(context_, program, constants, execution);
+  }
+
+  /// Where the ring of a kept encoder is what is missing, the two take turns from now on.
+  Result<std::unique_ptr<PreparedProgram>> prepare_beside_encoder(const Stage& stage) {
+    auto prepared = prepare(stage);
+    const bool may_help = encoder_ != nullptr && settings_.stream_encoder;
+    if (prepared || prepared.error().code != ErrorCode::kOutOfMemory || !may_help) return prepared;
+    takes_turns_ = true;
+    encoder_.reset();
+    return prepare(stage);
   }
 
   /// What a draw needs and does not have: nothing, but at the start and after explain(). The decoder comes
@@ -468,7 +482,7 @@ class TextToImage::Implementation {
     }
     advance(1);
     if (step_ == nullptr) {
-      DIF_ASSIGN(step_, prepare(chain_.step));
+      DIF_ASSIGN(step_, prepare_beside_encoder(chain_.step));
     }
     end();
     return ok();
@@ -506,6 +520,7 @@ class TextToImage::Implementation {
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
   std::int64_t n_prompt_tokens_ = 0;
   std::vector<DeviceValue> embeds_;
+  bool takes_turns_ = false;                  ///< a kept encoder would leave the denoiser too little memory
   std::optional<text::Tokenizer> tokenizer_;  ///< with keep_encoder after the first prompt
   std::unique_ptr<PreparedProgram> encoder_;  ///< likewise
   std::unique_ptr<PreparedProgram> step_;

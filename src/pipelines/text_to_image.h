@@ -44,6 +44,9 @@ struct GenerationSettings {
   std::shared_ptr<ProgramTraces> traces;
   /// The tokenizer and the encoder stay, so that encode_prompts() can be asked again.
   bool keep_encoder = false;
+  /// Under a budget the encoder keeps no weights on the device, so that the denoiser has room for more of its
+  /// own.
+  bool stream_encoder = false;
   /// What the encoder would give, [1, T, W]: the prompt's, and the negative prompt's when guided. Empty:
   /// encode.
   std::vector<io::HostTensor> conditioning;

@@ -168,7 +168,7 @@ class EvenPace {
 };
 
 /// In which order weights ask to be admitted.
-std::vector<std::size_t> admission(const WeightUse& use, ResidentOrder order) {
+std::vector<std::size_t> in_order(const WeightUse& use, ResidentOrder order) {
   std::vector<std::size_t> result(use.weights.size());
   std::iota(result.begin(), result.end(), 0U);
   const auto bytes = [&](std::size_t i) { return use.weights[i].bytes; };
@@ -177,6 +177,15 @@ std::vector<std::size_t> admission(const WeightUse& use, ResidentOrder order) {
   const auto large = std::stable_partition(result.begin(), result.end(),
                                            [&](std::size_t i) { return bytes(i) < kSmallBytes; });
   std::ranges::copy(EvenPace(use).order(), large);
+  return result;
+}
+
+std::vector<std::size_t> admission(const WeightUse& use, ResidentOrder order,
+                                   std::span<const ir::ValueId> kept) {
+  std::vector<std::size_t> result = in_order(use, order);
+  std::stable_partition(result.begin(), result.end(), [&](std::size_t i) {
+    return std::ranges::find(kept, use.weights[i].value) != kept.end();
+  });
   return result;
 }
 
@@ -217,7 +226,8 @@ void WeightUse::add_step(std::vector<std::uint32_t> reads, double flop) {
   }
 }
 
-Residency place_weights(WeightUse use, std::uint64_t arena_bytes, const ResidencyRequest& request) {
+Residency place_weights(WeightUse use, std::uint64_t arena_bytes, const ResidencyRequest& request,
+                        std::span<const ir::ValueId> kept) {
   Residency result;
   result.request = request;
   result.arena_bytes = arena_bytes;
@@ -225,7 +235,7 @@ Residency place_weights(WeightUse use, std::uint64_t arena_bytes, const Residenc
   result.available_bytes = request.budget_bytes > taken ? request.budget_bytes - taken : 0;
 
   for (PlacedWeight& weight : use.weights) weight.resident = false;
-  for (const std::size_t i : admission(use, request.order)) {
+  for (const std::size_t i : admission(use, request.order, kept)) {
     PlacedWeight& weight = use.weights[i];
     weight.resident = true;
     const std::uint64_t resident = saturating_add(result.resident_bytes, weight.bytes);

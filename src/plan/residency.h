@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -72,7 +73,9 @@ struct Residency {
   friend bool operator==(const Residency&, const Residency&) = default;
 };
 
-Residency place_weights(WeightUse use, std::uint64_t arena_bytes, const ResidencyRequest& request);
+/// `kept` are admitted before all others.
+Residency place_weights(WeightUse use, std::uint64_t arena_bytes, const ResidencyRequest& request,
+                        std::span<const ir::ValueId> kept = {});
 /// `weights` in the order in which the steps first read them, each by a step of its own.
 Residency place_weights(std::vector<PlacedWeight> weights, std::uint64_t arena_bytes,
                         const ResidencyRequest& request);

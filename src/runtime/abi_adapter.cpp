@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/checked_math.h"
 #include "ir/program_file.h"
 #include "runtime/abi_codes.h"
 #include "runtime/executor.h"
@@ -26,6 +27,9 @@ struct dif_context {
   WeightOptions weights;
   std::vector<KernelEntry> kernels;  ///< of the definition, then of the host where the caller allows it
 
+  bool pins_run_memory() const {
+    return (options.flags & DIF_CONTEXT_PINNED_IO) != 0 && device->has_copy_lane();
+  }
   RunHooks hooks(std::uint32_t flags) const {
     RunHooks hooks;
     hooks.check_operations = (flags & DIF_RUN_CHECK_OPERATIONS) != 0;
@@ -132,6 +136,13 @@ Result<std::vector<HostConstant>> read_constants(const ir::Program& program,
   return constants;
 }
 
+/// Of a host that knows them; another one has no wishes.
+Result<ExecutionOptions> read_execution(const dif_prepare_options& options) {
+  constexpr std::size_t kEnd = offsetof(dif_prepare_options, execution) + sizeof(options.execution);
+  if (options.struct_size < kEnd || options.execution == nullptr) return ExecutionOptions();
+  return from_abi(*options.execution);
+}
+
 /// The flags of a host that knows them; those of version 1.0 have none.
 Result<std::uint32_t> read_flags(const dif_prepare_options& options) {
   if (options.struct_size < offsetof(dif_prepare_options, flags) + sizeof(options.flags)) return 0;
@@ -152,11 +163,11 @@ tl::unexpected<Error> explained(const dif_context& context, Error error) {
 void tell_unused(const dif_context& context) {
   const WeightOptions& weights = context.weights;
   const bool asked = weights.budget_bytes != 0 || weights.least_free_bytes != 0 || weights.host_pinned ||
-                     weights.serial || weights.lazy;
+                     weights.serial || weights.lazy || (context.options.flags & DIF_CONTEXT_PINNED_IO) != 0;
   if (!asked || context.device->has_copy_lane() || context.options.log == nullptr) return;
-  const std::string sentence =
-      fmt::format("backend {} reads weights where they are: options of streaming change nothing",
-                  context.definition->name);
+  const std::string sentence = fmt::format(
+      "backend {} reads weights, inputs and outputs where they are: options of streaming change nothing",
+      context.definition->name);
   context.options.log(context.options.user, DIF_LOG_WARNING, sentence.c_str());
 }
 
@@ -183,6 +194,7 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
     executor_options.fusion = definition.fusion;
   }
   executor_options.weights = context.weights;
+  DIF_ASSIGN(executor_options.execution, read_execution(*options));
   executor_options.plan_only = (flags & DIF_PREPARE_PLAN_ONLY) != 0;
   if (options->release != nullptr)
     executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
@@ -198,11 +210,63 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
   return ok();
 }
 
+/// Where host tensors of one run are on the device, and where the caller asked for it in pinned memory.
+class RunMemory {
+ public:
+  struct Place {
+    BufferView device;
+    std::byte* pinned = nullptr;
+  };
+
+  explicit RunMemory(dif_context& context) : context_(context) {}
+
+  /// Errors: OutOfMemory.
+  Status reserve(std::uint64_t bytes) {
+    DIF_ASSIGN(next_.device, context_.arena->run_memory(bytes));
+    if (!context_.pins_run_memory()) return ok();
+    DIF_ASSIGN(next_.pinned, context_.arena->pinned_run_memory(bytes));
+    return ok();
+  }
+  static std::uint64_t room(std::uint64_t bytes) {
+    constexpr std::uint64_t kAlignment = 256;
+    return align_up(std::max<std::uint64_t>(bytes, 1), kAlignment);
+  }
+  /// Pre: reserved is room(bytes) of each.
+  Place take(std::uint64_t bytes) {
+    const Place place = next_;
+    next_.device.offset += room(bytes);
+    if (next_.pinned != nullptr) next_.pinned += room(bytes);
+    return place;
+  }
+  Status upload(const Place& place, const void* from, std::uint64_t bytes) {
+    if (place.pinned == nullptr) return context_.device->upload(place.device, from, bytes);
+    std::memcpy(place.pinned, from, bytes);
+    return context_.device->upload_later(Lane::kRun, place.device, place.pinned, bytes);
+  }
+  Status download(void* to, const Place& place, std::uint64_t bytes) {
+    if (place.pinned == nullptr) return context_.device->download(to, place.device, bytes);
+    DIF_TRY(context_.device->download(place.pinned, place.device, bytes));
+    std::memcpy(to, place.pinned, bytes);
+    return ok();
+  }
+
+ private:
+  dif_context& context_;
+  Place next_;
+};
+
 /// Binds the tensors of one run to device memory: host tensors are used in place where the device can,
-/// otherwise they get a buffer here.
+/// otherwise they get a place in the memory that runs take turns with.
 class Binding {
  public:
-  explicit Binding(dif_context& context) : context_(context) {}
+  Binding(dif_context& context, RunMemory& memory) : context_(context), memory_(memory) {}
+
+  /// What add() will take of that memory.
+  static std::uint64_t room(const dif_context& context, const dif_tensor& tensor,
+                            const ir::TensorType& expected) {
+    if (tensor.value != nullptr || is_in_place(context, tensor, expected)) return 0;
+    return RunMemory::room(expected.bytes());
+  }
 
   Status add(const dif_tensor& tensor, const ir::TensorType& expected, std::string_view what, bool is_input) {
     DIF_ASSIGN(const ir::TensorType type, from_abi(tensor.type));
@@ -218,22 +282,20 @@ class Binding {
     }
     if (tensor.bytes != type.bytes())
       return invalid_input("{} has {} bytes, {} needs {}", what, tensor.bytes, type, type.bytes());
-    const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % dtype_size(type.dtype) == 0;
-    if (context_.device->addresses_host_memory() && aligned) {
+    if (is_in_place(context_, tensor, type)) {
       views_.push_back({tensor.data, 0});
       return ok();
     }
-    DIF_ASSIGN(DeviceBuffer buffer, DeviceBuffer::create(*context_.device, tensor.bytes));
-    if (is_input) DIF_TRY(context_.device->upload(buffer.view(), tensor.data, tensor.bytes));
-    views_.push_back(buffer.view());
-    copies_.push_back({std::move(buffer), tensor.data});
+    const RunMemory::Place place = memory_.take(tensor.bytes);
+    if (is_input) DIF_TRY(memory_.upload(place, tensor.data, tensor.bytes));
+    views_.push_back(place.device);
+    copies_.push_back({place, tensor.data, tensor.bytes});
     return ok();
   }
 
-  /// Brings outputs that got a buffer of their own to the host.
+  /// Brings outputs that got a place of their own to the host.
   Status download() {
-    for (const Copy& copy : copies_)
-      DIF_TRY(context_.device->download(copy.host, copy.buffer.view(), copy.buffer.bytes()));
+    for (const Copy& copy : copies_) DIF_TRY(memory_.download(copy.host, copy.place, copy.bytes));
     return ok();
   }
 
@@ -241,15 +303,24 @@ class Binding {
 
  private:
   struct Copy {
-    DeviceBuffer buffer;
+    RunMemory::Place place;
     void* host = nullptr;
+    std::uint64_t bytes = 0;
   };
+
+  static bool is_in_place(const dif_context& context, const dif_tensor& tensor, const ir::TensorType& type) {
+    const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % dtype_size(type.dtype) == 0;
+    return context.device->addresses_host_memory() && aligned;
+  }
+
   dif_context& context_;
+  RunMemory& memory_;
   std::vector<BufferView> views_;
   std::vector<Copy> copies_;
 };
 
-Status bind(const dif_run_options& options, const ir::Program& program, Binding& inputs, Binding& outputs) {
+Status bind(const dif_context& context, const dif_run_options& options, const ir::Program& program,
+            RunMemory& memory, Binding& inputs, Binding& outputs) {
   DIF_TRY(check_size(options.struct_size, sizeof(dif_run_options), "dif_run_options"));
   if ((options.flags & ~DIF_RUN_CHECK_OPERATIONS) != 0)
     return invalid_input("run flags {:#x} are unknown", options.flags);
@@ -260,6 +331,14 @@ Status bind(const dif_run_options& options, const ir::Program& program, Binding&
                          program.outputs.size());
   DIF_TRY(check_array(options.inputs, options.n_inputs, "dif_tensor"));
   DIF_TRY(check_array(options.outputs, options.n_outputs, "dif_tensor"));
+  std::uint64_t room = 0;
+  for (std::uint32_t i = 0; i < options.n_inputs; ++i)
+    room = saturating_add(
+        room, Binding::room(context, element(options.inputs, i), program.type(program.inputs[i])));
+  for (std::uint32_t i = 0; i < options.n_outputs; ++i)
+    room = saturating_add(
+        room, Binding::room(context, element(options.outputs, i), program.type(program.outputs[i].value)));
+  if (room != 0) DIF_TRY(memory.reserve(room));
   for (std::uint32_t i = 0; i < options.n_inputs; ++i) {
     const ir::ValueInfo& value = program.values[program.inputs[i]];
     DIF_TRY(inputs.add(element(options.inputs, i), value.type, "input " + value.name, true));
@@ -273,8 +352,10 @@ Status bind(const dif_run_options& options, const ir::Program& program, Binding&
 }
 
 Status run_once(dif_prepared& prepared, const dif_run_options& options) {
-  Binding inputs(*prepared.context), outputs(*prepared.context);
-  DIF_TRY(bind(options, prepared.executor->program(), inputs, outputs));
+  dif_context& context = *prepared.context;
+  RunMemory memory(context);
+  Binding inputs(context, memory), outputs(context, memory);
+  DIF_TRY(bind(context, options, prepared.executor->program(), memory, inputs, outputs));
   DIF_TRY(prepared.executor->run(inputs.views(), outputs.views(), prepared.context->hooks(options.flags)));
   return outputs.download();
 }
@@ -297,8 +378,10 @@ class Loop {
         executor_(*prepared.executor),
         options_(options),
         hooks_(prepared.context->hooks(options.run.flags)),
-        inputs_(*prepared.context),
-        outputs_(*prepared.context) {}
+        context_(*prepared.context),
+        memory_(context_),
+        inputs_(context_, memory_),
+        outputs_(context_, memory_) {}
 
   Status run() {
     DIF_TRY(check_size(options_.struct_size, sizeof(dif_loop_options), "dif_loop_options"));
@@ -309,7 +392,7 @@ class Loop {
                            options_.n_steps);
     if (options_.n_carries != 0 && options_.carries == nullptr)
       return invalid_input("{} carries are announced, none are there", options_.n_carries);
-    DIF_TRY(bind(options_.run, program(), inputs_, outputs_));
+    DIF_TRY(bind(context_, options_.run, program(), memory_, inputs_, outputs_));
     DIF_TRY(own_step_number());
     for (std::uint32_t i = 0; i < options_.n_carries; ++i) DIF_TRY(own_carry(options_.carries[i]));
     DIF_TRY(runs_ahead() ? run_ahead() : run_in_turn());
@@ -421,6 +504,8 @@ class Loop {
   Executor& executor_;
   const dif_loop_options& options_;
   RunHooks hooks_;
+  dif_context& context_;
+  RunMemory memory_;
   Binding inputs_;
   Binding outputs_;
   DeviceBuffer step_number_;
@@ -456,9 +541,11 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
   return guarded(error, [&]() -> Status {
     // Hosts of version 1.0 end before weight_cache_mib.
     constexpr std::size_t kLeast = offsetof(dif_context_options, weight_cache_mib);
+    constexpr std::uint32_t kKnownFlags =
+        DIF_CONTEXT_ALLOW_HOST_FALLBACK | DIF_CONTEXT_KEEP_WEIGHT_CACHE | DIF_CONTEXT_PINNED_IO;
     DIF_TRY(check_size(options->struct_size, kLeast, "dif_context_options"));
     auto result = std::make_unique<dif_context>();
-    if ((options->flags & ~(DIF_CONTEXT_ALLOW_HOST_FALLBACK | DIF_CONTEXT_KEEP_WEIGHT_CACHE)) != 0)
+    if ((options->flags & ~kKnownFlags) != 0)
       return invalid_input("context flags {:#x} are unknown", options->flags);
     result->definition = &definition;
     std::memcpy(&result->options, options, std::min<std::size_t>(options->struct_size, sizeof(*options)));
@@ -521,12 +608,19 @@ dif_backend_api common_api(const BackendDefinition& definition) {
       result.resident_bytes = found.resident_bytes;
       result.streamed_bytes = found.streamed_bytes;
       result.prepacked_bytes = found.prepacked_bytes;
-      result.pinned_host_bytes = found.pinned_host_bytes;
+      result.pinned_host_bytes = found.pinned_host_bytes + context.arena->pinned_run_memory_bytes();
       result.details = found.details.c_str();
       result.context_arena_bytes = context.arena->arena_bytes();
       result.context_workspace_bytes = context.arena->workspace_bytes();
       result.context_peak_bytes = context.device->peak_bytes();
       result.n_host_operations = found.host_operations;
+      result.direct_bytes = prepared->executor->direct_bytes();
+      const DeviceCounters counters = context.device->counters();
+      result.context_allocations = counters.allocations;
+      result.context_kernel_launches = counters.launches;
+      result.context_graph_launches = counters.graph_launches;
+      result.context_synchronizations = counters.synchronizations;
+      result.context_copies = counters.copies;
       std::memcpy(report, &result, std::min<std::size_t>(size, sizeof(result)));
       return ok();
     });

@@ -82,13 +82,15 @@ struct CAbi : testing::Test {
     return result;
   }
 
-  dif_code prepare(const dif_constant& bound, std::uint32_t count = 1) {
+  dif_code prepare(const dif_constant& bound, std::uint32_t count = 1,
+                   const dif_execution_options* execution = nullptr) {
     dif_prepare_options options = {};
     options.struct_size = sizeof(options);
     options.program = program.data();
     options.program_bytes = program.size();
     options.constants = &bound;
     options.n_constants = count;
+    options.execution = execution;
     return api().prepare(context, &options, &prepared, &error);
   }
 
@@ -250,10 +252,32 @@ TEST_F(CAbi, RefusesUnknownFlagsAndMissingArrays) {
 TEST_F(CAbi, RefusesContextFlagsThatItDoesNotKnow) {
   dif_context_options options = {};
   options.struct_size = sizeof(options);
-  options.flags = 4;
+  options.flags = 8;
   dif_context* other = nullptr;
-  expect(api().context_create(&options, &other, &error), DIF_ERROR_INVALID, "context flags 0x4 are unknown");
+  expect(api().context_create(&options, &other, &error), DIF_ERROR_INVALID, "context flags 0x8 are unknown");
   EXPECT_EQ(other, nullptr);
+}
+
+TEST_F(CAbi, RefusesChoicesThatItDoesNotUnderstand) {
+  dif_linear_choice linears[2] = {{sizeof(dif_linear_choice), 0, 0, 0, 0, 0},
+                                  {sizeof(dif_linear_choice), 0, DIF_LINEAR_MEASURED, 0, 0, 0}};
+  dif_execution_options good = {};
+  good.struct_size = sizeof(good);
+  const auto refuse = [&](auto change, const char* sentence) {
+    dif_execution_options execution = good;
+    change(execution);
+    expect(prepare(constant(), 1, &execution), DIF_ERROR_INVALID, sentence);
+  };
+  refuse([](auto& e) { e.struct_size = 8; }, "dif_execution_options has 8 bytes");
+  refuse([](auto& e) { e.flags = 4; }, "execution flags 0x4 are unknown");
+  refuse([](auto& e) { e.attention = 9; }, "attention heuristic 9 is unknown");
+  refuse([](auto& e) { e.n_linears = 1; },
+         "choices of 1 products and 0 constants are announced, none are there");
+  refuse([&](auto& e) { e.linears = linears, e.n_linears = 2; }, "operation 0 is chosen for twice");
+  refuse([&](auto& e) { e.linears = linears, e.n_linears = 1; }, "operation 0 is add, not linear");
+  linears[0].struct_size = 4;
+  refuse([&](auto& e) { e.linears = linears, e.n_linears = 1; }, "dif_linear_choice has 4 bytes");
+  EXPECT_EQ(prepare(constant(), 1, &good), DIF_OK) << text;
 }
 
 TEST_F(CAbi, RefusesImpossibleTypes) {

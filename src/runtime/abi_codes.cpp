@@ -107,4 +107,41 @@ Result<WeightOptions> from_abi(const dif_weight_options& weights) {
   return result;
 }
 
+Result<ExecutionOptions> from_abi(const dif_execution_options& execution) {
+  if (execution.struct_size < sizeof(execution))
+    return invalid_input("dif_execution_options has {} bytes, at least {} are needed", execution.struct_size,
+                         sizeof(execution));
+  if ((execution.flags & ~(DIF_EXECUTION_MORE_ALGORITHMS | DIF_EXECUTION_STREAM_WEIGHTS)) != 0)
+    return invalid_input("execution flags {:#x} are unknown", execution.flags);
+  if (execution.attention > DIF_ATTENTION_FALLBACK)
+    return invalid_input("the attention heuristic {} is unknown", execution.attention);
+  if ((execution.n_linears != 0 && execution.linears == nullptr) ||
+      (execution.n_resident_constants != 0 && execution.resident_constants == nullptr))
+    return invalid_input("choices of {} products and {} constants are announced, none are there",
+                         execution.n_linears, execution.n_resident_constants);
+  ExecutionOptions result;
+  result.more_algorithms = (execution.flags & DIF_EXECUTION_MORE_ALGORITHMS) != 0;
+  result.stream_weights = (execution.flags & DIF_EXECUTION_STREAM_WEIGHTS) != 0;
+  result.attention = static_cast<AttentionHeuristic>(execution.attention);
+  const auto* bytes = reinterpret_cast<const std::byte*>(execution.linears);
+  for (std::uint32_t i = 0; i < execution.n_linears; ++i) {
+    if (execution.linears->struct_size < sizeof(dif_linear_choice))
+      return invalid_input("dif_linear_choice has {} bytes, at least {} are needed",
+                           execution.linears->struct_size, sizeof(dif_linear_choice));
+    const auto& choice =
+        *reinterpret_cast<const dif_linear_choice*>(bytes + std::size_t{i} * execution.linears->struct_size);
+    if (std::ranges::find(result.linears, choice.operation, &LinearChoice::operation) != result.linears.end())
+      return invalid_input("operation {} is chosen for twice", choice.operation);
+    LinearChoice& linear = result.linears.emplace_back();
+    linear.operation = choice.operation;
+    if (choice.rank != DIF_LINEAR_MEASURED) linear.rank = choice.rank;
+    linear.warmups = choice.warmups;
+    linear.iterations = choice.iterations;
+    linear.sessions = choice.sessions;
+  }
+  result.resident_constants.assign(execution.resident_constants,
+                                   execution.resident_constants + execution.n_resident_constants);
+  return result;
+}
+
 }  // namespace dif::runtime

@@ -3,6 +3,7 @@
 #include "dif/backend_abi.h"
 #include "dif/status.h"
 #include "ir/tensor_type.h"
+#include "runtime/execution_options.h"
 #include "runtime/weight_options.h"
 
 namespace dif::runtime {
@@ -16,5 +17,7 @@ Result<ir::TensorType> from_abi(const dif_tensor_type& type);
 std::uint32_t to_abi(plan::ResidentOrder order);
 /// Errors: InvalidInput (a structure that is too short, unknown flags or order).
 Result<WeightOptions> from_abi(const dif_weight_options& weights);
+/// Errors: InvalidInput (likewise, and an operation that is named twice).
+Result<ExecutionOptions> from_abi(const dif_execution_options& execution);
 
 }  // namespace dif::runtime

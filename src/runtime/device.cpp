@@ -31,7 +31,7 @@ Result<void*> Device::allocate_pinned(std::uint64_t) {
   return fail(ErrorCode::kInternal, "this device has no copy lane");
 }
 
-Status Device::upload_later(BufferView, const void*, std::uint64_t) {
+Status Device::upload_later(Lane, BufferView, const void*, std::uint64_t) {
   return fail(ErrorCode::kInternal, "this device has no copy lane");
 }
 

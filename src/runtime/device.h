@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/execution_options.h"
 #include "runtime/kernel.h"
 
 namespace dif::runtime {
@@ -46,6 +47,16 @@ class Marker {
   virtual Status synchronize() = 0;
 };
 
+/// What happened since a device was made.
+struct DeviceCounters {
+  std::uint64_t allocations = 0;       ///< calls of allocate
+  std::uint64_t launches = 0;          ///< kernels, library calls excluded
+  std::uint64_t graph_launches = 0;    ///< recordings that were submitted
+  std::uint64_t synchronizations = 0;  ///< waits until everything submitted is done
+  std::uint64_t copies = 0;            ///< submitted, of any direction
+  std::uint64_t compilations = 0;      ///< texts that no cache had
+};
+
 /// Memory and order of execution of one device. One thread at a time, and beside it one at a time that uses
 /// the copy lane: upload_later, and markers.
 class Device {
@@ -80,8 +91,8 @@ class Device {
   /// Host memory that the device reads by itself, aligned to pages. Errors: OutOfMemory.
   virtual Result<void*> allocate_pinned(std::uint64_t bytes);
   virtual void release_pinned(void* memory) { (void)memory; }
-  /// A copy on the copy lane; `pinned` stays as it is until the lane has passed it.
-  virtual Status upload_later(BufferView to, const void* pinned, std::uint64_t bytes);
+  /// A copy on that lane; `pinned` stays as it is until the lane has passed it.
+  virtual Status upload_later(Lane lane, BufferView to, const void* pinned, std::uint64_t bytes);
   virtual Result<std::unique_ptr<Marker>> make_marker();
   /// The cap on what the context holds (0 = none), what counts against it now, and what driver and libraries
   /// may come to take without being asked for an allocation.
@@ -97,6 +108,12 @@ class Device {
   virtual Result<bool> mark_time() { return false; }
   /// Nanoseconds from each mark to the next, since this was last asked. Pre: synchronized.
   virtual Result<std::vector<std::uint64_t>> times_between_marks() { return std::vector<std::uint64_t>(); }
+
+  /// What the caller decided about the kernel that is made next, until the next call; null: nothing. A device
+  /// whose kernels have no such choices ignores it.
+  virtual void set_choices(KernelChoices* choices) { (void)choices; }
+  /// Zeros where the device does not count.
+  virtual DeviceCounters counters() const { return {}; }
 
   /// The most bytes that DeviceBuffers of this device have had at one time, as they were asked for.
   std::uint64_t peak_bytes() const { return peak_bytes_; }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "runtime/execution_options.h"
 #include "runtime/finite.h"
 
 namespace dif::runtime {
@@ -35,6 +36,22 @@ Status SharedArena::reserve(std::uint64_t arena_bytes, std::uint64_t workspace_b
   return ok();
 }
 
+Result<BufferView> SharedArena::run_memory(std::uint64_t bytes) {
+  if (bytes > run_memory_.bytes()) {
+    run_memory_ = DeviceBuffer();
+    DIF_ASSIGN(run_memory_, DeviceBuffer::create(device_, bytes));
+  }
+  return run_memory_.view();
+}
+
+Result<std::byte*> SharedArena::pinned_run_memory(std::uint64_t bytes) {
+  if (bytes > pinned_run_memory_.bytes()) {
+    pinned_run_memory_ = PinnedBuffer();
+    DIF_ASSIGN(pinned_run_memory_, PinnedBuffer::create(device_, bytes));
+  }
+  return pinned_run_memory_.data();
+}
+
 Executor::Executor(ir::Program program, Device& device, SharedArena& arena,
                    std::span<const KernelEntry> kernels)
     : program_(std::move(program)),
@@ -55,6 +72,8 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
   auto executor = std::unique_ptr<Executor>(new Executor(std::move(program), device, arena, options.kernels));
   executor->executes_ = options.executes;
   executor->plan_only_ = options.plan_only;
+  executor->execution_ = options.execution;
+  DIF_TRY(executor->check_choices());
   if (options.executes) {
     DIF_TRY(device.begin_run());
     executor->plan_ =
@@ -70,6 +89,9 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
     std::vector<Step> group_steps;
     DIF_TRY(executor->make_groups(options, group_steps));
     DIF_TRY(executor->make_steps(std::move(group_steps)));
+    for (const LinearChoice& choice : options.execution.linears)
+      if (std::ranges::find(executor->steps_, choice.operation, &Step::op) == executor->steps_.end())
+        return invalid_input("operation {} does not run: it depends on constants alone", choice.operation);
     if (executor->late_) {
       DIF_TRY(executor->for_weights([&] { return executor->place_weights(options); }));
     } else {
@@ -277,6 +299,23 @@ Status Executor::ask(Step& step, const Entries& entries, const Request& request,
   return ok();
 }
 
+Status Executor::check_choices() const {
+  for (const LinearChoice& choice : execution_.linears) {
+    if (choice.operation >= program_.ops.size())
+      return invalid_input("program {} has no operation {}; the last one is {}", program_.name,
+                           choice.operation, program_.ops.size() - 1);
+    const std::string_view name = views_[choice.operation].def().name;
+    if (name != "linear")
+      return invalid_input("operation {} is {}, not linear: it has no algorithms to choose from",
+                           choice.operation, name);
+  }
+  for (const std::uint32_t constant : execution_.resident_constants)
+    if (constant >= program_.constants.size())
+      return invalid_input("program {} has {} constants, none with the number {}", program_.name,
+                           program_.constants.size(), constant);
+  return ok();
+}
+
 Result<Executor::Step> Executor::make_step(ir::OpId op) {
   const ir::OpView& view = views_[op];
   Step step;
@@ -288,8 +327,18 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
   std::vector<BufferView> constants;
   for (const ir::ValueId operand : step.in) constants.push_back(place(operand, fixed_places_));
   const std::vector<plan::Pitch> in = pitches(step.in), out = pitches(step.out);
+  const auto linear = std::ranges::find(execution_.linears, op, &LinearChoice::operation);
+  KernelChoices choices = {linear == execution_.linears.end() ? nullptr : &*linear,
+                           execution_.more_algorithms, execution_.attention};
   const KernelRequest request = {&view, &device_, constants, plan_only_, in, out};
-  DIF_TRY(ask(step, kernels_, request, [&](const KernelEntry& entry) { return entry.op == &view.def(); }));
+  device_.set_choices(&choices);
+  const Status asked =
+      ask(step, kernels_, request, [&](const KernelEntry& entry) { return entry.op == &view.def(); });
+  device_.set_choices(nullptr);
+  DIF_TRY(asked);
+  if (choices.linear != nullptr && !choices.heeded && *step.kernel_name != '\0')
+    return invalid_input("operation {}: kernel {} has no algorithms to choose from{}{}", op, step.kernel_name,
+                         step.declined.empty() ? "" : "; ", fmt::join(step.declined, "; "));
   if (*step.kernel_name != '\0') return step;
   return fail(ErrorCode::kDeclined, "operation {} ({}): {}", op, view.def().name,
               step.declined.empty() ? "no kernel" : fmt::format("{}", fmt::join(step.declined, ", ")));
@@ -430,6 +479,7 @@ void Executor::make_report(const ExecutorOptions& options, double seconds) {
   if (loading_.bytes != 0)
     details["loading"] = {
         {"bytes", loading_.bytes}, {"direct_bytes", loading_.direct_bytes}, {"seconds", loading_.seconds}};
+  if (loading_.refused_bytes != 0) details["loading"]["refused_bytes"] = loading_.refused_bytes;
   if (residency_) {
     const plan::ResidencyRequest& request = residency_->request;
     details["residency"] = {{"budget_bytes", request.budget_bytes},

@@ -14,6 +14,7 @@
 #include "plan/plan.h"
 #include "plan/residency.h"
 #include "runtime/device.h"
+#include "runtime/execution_options.h"
 #include "runtime/kernel.h"
 #include "runtime/uploader.h"
 #include "runtime/weight_options.h"
@@ -36,6 +37,12 @@ class SharedArena {
   BufferView workspace() const { return workspace_.view(); }
   std::uint64_t arena_bytes() const { return arena_.bytes(); }
   std::uint64_t workspace_bytes() const { return workspace_.bytes(); }
+  /// At least that many bytes for inputs and outputs of one run; those of the next run have the same place,
+  /// so that what was recorded can be played again.
+  Result<BufferView> run_memory(std::uint64_t bytes);
+  std::uint64_t run_memory_bytes() const { return run_memory_.bytes(); }
+  /// As many in pinned host memory. Pre: the device has a copy lane.
+  Result<std::byte*> pinned_run_memory(std::uint64_t bytes);
   /// With pinned buffers for `bytes`, or as many as the options allow. Pre: the device has a copy lane.
   Result<Uploader*> uploader(const WeightOptions& options, std::uint64_t bytes);
   /// What a program that is only planned would take: the next one is planned beside it. Its weights count
@@ -48,6 +55,7 @@ class SharedArena {
   std::uint64_t planned_resident_bytes() const { return planned_resident_bytes_; }
   /// What inputs and outputs of a run may take, the largest of all programs.
   std::uint64_t expect_run_bytes(std::uint64_t bytes) { return run_bytes_ = std::max(run_bytes_, bytes); }
+  std::uint64_t pinned_run_memory_bytes() const { return pinned_run_memory_.bytes(); }
   std::uint64_t pinned_bytes() const { return uploader_ == nullptr ? 0 : uploader_->pinned_bytes(); }
 
  private:
@@ -55,6 +63,8 @@ class SharedArena {
   std::size_t n_programs_ = 0;
   DeviceBuffer arena_;
   DeviceBuffer workspace_;
+  DeviceBuffer run_memory_;
+  PinnedBuffer pinned_run_memory_;
   std::unique_ptr<Uploader> uploader_;
   std::uint32_t n_buffers_ = 0;
   std::uint64_t planned_arena_bytes_ = 0, planned_workspace_bytes_ = 0, planned_resident_bytes_ = 0;
@@ -79,6 +89,7 @@ struct ExecutorOptions {
   /// Decide and report: no constant is read (their pointers may be null), nothing is kept, a run is refused.
   bool plan_only = false;
   WeightOptions weights = {};  ///< for a device with a copy lane
+  ExecutionOptions execution = {};
 };
 
 /// One operation, or one group, that ran.
@@ -137,6 +148,10 @@ class Executor {
   const ir::Program& program() const { return program_; }
   const plan::Plan& plan() const { return plan_; }
   const ExecutorReport& report() const { return report_; }
+  /// Of its weights, what was read past the page cache until now.
+  std::uint64_t direct_bytes() const {
+    return loading_.direct_bytes + past_direct_bytes_ + (stream_ == nullptr ? 0 : stream_->direct_bytes());
+  }
   /// The operation that the last run failed at; kNoId when it did not fail at one.
   ir::OpId failed_operation() const { return failed_operation_; }
   void forget_failure() { failed_operation_ = ir::kNoId; }
@@ -203,6 +218,7 @@ class Executor {
   Status ask(Step& step, const Entries& entries, const Request& request, Serves serves);
   template <class Work>
   Status for_weights(Work work);
+  Status check_choices() const;
   Result<Step> make_step(ir::OpId op);
   Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options);
   void release_unread(const ExecutorOptions& options);
@@ -212,6 +228,7 @@ class Executor {
   // executor_weights.cpp: weights on a device with a copy lane
   void take_sources(const std::vector<HostConstant>& constants);
   Status place_weights(const ExecutorOptions& options);
+  Result<std::vector<ir::ValueId>> constants_to_keep(const plan::WeightUse& use) const;
   Status list_fold(ir::ValueId root);
   Status decide_residency(const ExecutorOptions& options, std::uint64_t workspace_bytes);
   Status load_weights();
@@ -255,6 +272,7 @@ class Executor {
                                                    nullptr};  ///< for all constants when planning only
   DeviceBuffer device_stand_in_;
   std::span<const KernelEntry> kernels_;
+  ExecutionOptions execution_;
   Schedule schedule_;
   const Schedule* started_ = &schedule_;  ///< of the run that was started
   std::vector<Step> steps_;               ///< in the order of execution
@@ -284,11 +302,12 @@ class Executor {
   std::vector<Transfer> pending_;  ///< resident weights that the first run fetches
   /// What loading brought to the device, in how many seconds, and how much of it past the page cache.
   struct Loading {
-    std::uint64_t bytes = 0, direct_bytes = 0;
+    std::uint64_t bytes = 0, direct_bytes = 0, refused_bytes = 0;
     double seconds = 0;
   };
   Loading loading_;
   std::map<ir::ValueId, DeviceBuffer> shared_folds_;  ///< while folded values are computed
+  std::uint64_t past_direct_bytes_ = 0;               ///< of streams that are gone
   PinnedBuffer pinned_weights_;                       ///< streamed weights, with WeightOptions::host_pinned
   std::vector<std::vector<std::byte>> host_weights_;  ///< streamed ones that were computed
   DeviceBuffer resident_, ring_;

@@ -57,6 +57,7 @@ void SharedArena::leave(bool frees) {
   if (--n_programs_ != 0 || !frees) return;
   arena_ = DeviceBuffer();
   workspace_ = DeviceBuffer();
+  run_memory_ = DeviceBuffer();
   planned_arena_bytes_ = planned_workspace_bytes_ = run_bytes_ = 0;
 }
 
@@ -169,7 +170,7 @@ Status Executor::decide_residency(const ExecutorOptions& options, std::uint64_t 
   const std::uint64_t budget = cap == 0 || asked == 0 ? std::max(cap, asked) : std::min(cap, asked);
   if (budget == 0) return ok();
   std::uint64_t fixed = run_bytes + device_.reserve_bytes();
-  const std::uint64_t shared = arena_.arena_bytes() + arena_.workspace_bytes();
+  const std::uint64_t shared = arena_.arena_bytes() + arena_.workspace_bytes() + arena_.run_memory_bytes();
   const std::uint64_t held = device_.held_bytes();
   fixed += held > shared ? held - shared : 0;
   fixed += arena_.planned_resident_bytes();
@@ -180,8 +181,11 @@ Status Executor::decide_residency(const ExecutorOptions& options, std::uint64_t 
   const plan::WeightUse use = weight_use(schedule_.order, unused);
   const std::uint32_t distance = weights_.serial ? 0 : weights_.prefetch_distance;
   weights_.prefetch_distance = distance;
-  const plan::ResidencyRequest request = {budget, fixed, weights_.order, distance};
-  residency_ = plan::place_weights(use, plan_.arena_bytes, request);
+  plan::ResidencyRequest request = {budget, fixed, weights_.order, distance};
+  if (execution_.stream_weights)
+    request.budget_bytes = std::min(budget, plan::least_budget(use, plan_.arena_bytes, request));
+  DIF_ASSIGN(const std::vector<ir::ValueId> kept, constants_to_keep(use));
+  residency_ = plan::place_weights(use, plan_.arena_bytes, request, kept);
   if (!residency_->fits)
     return fail(ErrorCode::kOutOfMemory,
                 "program {} needs at least {} MiB of device memory, {} MiB are given: {} for intermediate "
@@ -191,7 +195,27 @@ Status Executor::decide_residency(const ExecutorOptions& options, std::uint64_t 
                 mib(plan_.arena_bytes), mib(residency_->ring_bytes), mib(fixed));
   for (const plan::PlacedWeight& weight : residency_->weights)
     placed_[weight.value] = weight.resident ? Placed::kResident : Placed::kStreamed;
+  for (const ir::ValueId constant : kept)
+    if (placed_[constant] != Placed::kResident)
+      return fail(
+          ErrorCode::kOutOfMemory,
+          "constant {} is to stay on the device, and its {} MiB do not fit beside the ring; give more "
+          "memory, or keep less",
+          program_.values[constant].name, mib(program_.type(constant).bytes()));
   return ok();
+}
+
+/// Of the caller's choice. Errors: InvalidInput (no step reads it).
+Result<std::vector<ir::ValueId>> Executor::constants_to_keep(const plan::WeightUse& use) const {
+  std::vector<ir::ValueId> kept;
+  for (const std::uint32_t index : execution_.resident_constants) {
+    const ir::ValueId constant = program_.constants[index];
+    if (std::ranges::find(use.weights, constant, &plan::PlacedWeight::value) == use.weights.end())
+      return invalid_input("constant {} is read by no operation of a run: it is folded, or not used",
+                           program_.values[constant].name);
+    kept.push_back(constant);
+  }
+  return kept;
 }
 
 std::vector<Transfer> Executor::transfers_of(ir::ValueId root, BufferView to) const {
@@ -297,11 +321,11 @@ Status Executor::load_pending() {
   std::uint64_t bytes = 0;
   for (const Transfer& transfer : pending_) bytes += transfer.bytes;
   DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, bytes));
-  const std::uint64_t direct_before = uploader->direct_bytes();
+  const std::uint64_t direct_before = uploader->direct_bytes(), refused_before = uploader->refused_bytes();
   const auto start = std::chrono::steady_clock::now();
   DIF_TRY(uploader->run(std::move(pending_)));
   pending_.clear();
-  loading_ = {bytes, uploader->direct_bytes() - direct_before,
+  loading_ = {bytes, uploader->direct_bytes() - direct_before, uploader->refused_bytes() - refused_before,
               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
   return ok();
 }
@@ -358,6 +382,7 @@ Status Executor::open_stream(const Schedule& schedule) {
   if (schedule.ring.stages.empty()) return ok();
   // After a run that stopped between two stages the next stage would not be the first.
   if (stream_ != nullptr && streamed_schedule_ == &schedule && !stream_->within_run()) return ok();
+  if (stream_ != nullptr) past_direct_bytes_ += stream_->direct_bytes();
   stream_.reset();
   if (ring_.bytes() < schedule.ring.bytes) {
     recorded_ = {};

@@ -44,7 +44,8 @@ Result<std::shared_ptr<Context>> Context::create(std::shared_ptr<const BackendLi
   raw.device = chosen.device;
   raw.threads = chosen.threads;
   raw.flags = (chosen.allow_host_fallback ? DIF_CONTEXT_ALLOW_HOST_FALLBACK : 0) |
-              (chosen.keep_weight_cache ? DIF_CONTEXT_KEEP_WEIGHT_CACHE : 0);
+              (chosen.keep_weight_cache ? DIF_CONTEXT_KEEP_WEIGHT_CACHE : 0) |
+              (chosen.pinned_io ? DIF_CONTEXT_PINNED_IO : 0);
   raw.memory_cap_bytes = chosen.memory_cap_bytes;
   raw.weight_cache_mib = weight_cache_mib(chosen.weight_cache_bytes);
   raw.cache_dir = chosen.cache_folder.empty() ? nullptr : chosen.cache_folder.c_str();
@@ -157,12 +158,39 @@ dif_run_options raw_run(std::vector<dif_tensor>& inputs, std::vector<dif_tensor>
   return raw;
 }
 
+/// The caller's choices in C; lives as long as the call.
+class RawExecution {
+ public:
+  explicit RawExecution(const ExecutionOptions& execution) {
+    for (const LinearChoice& choice : execution.linears)
+      linears_.push_back({sizeof(dif_linear_choice), choice.operation,
+                          choice.rank.value_or(DIF_LINEAR_MEASURED), choice.warmups, choice.iterations,
+                          choice.sessions});
+    raw_.struct_size = sizeof(raw_);
+    raw_.flags = (execution.more_algorithms ? DIF_EXECUTION_MORE_ALGORITHMS : 0) |
+                 (execution.stream_weights ? DIF_EXECUTION_STREAM_WEIGHTS : 0);
+    raw_.linears = linears_.data();
+    raw_.n_linears = static_cast<std::uint32_t>(linears_.size());
+    raw_.attention = static_cast<std::uint32_t>(execution.attention);
+    raw_.resident_constants = execution.resident_constants.data();
+    raw_.n_resident_constants = static_cast<std::uint32_t>(execution.resident_constants.size());
+  }
+  RawExecution(const RawExecution&) = delete;
+  RawExecution& operator=(const RawExecution&) = delete;
+  const dif_execution_options* get() const { return &raw_; }
+
+ private:
+  std::vector<dif_linear_choice> linears_;
+  dif_execution_options raw_ = {};
+};
+
 }  // namespace
 
-Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(
-    std::shared_ptr<Context> context, const ir::Program& program,
-    std::span<const ConstantBinding> constants) {
-  return prepare(std::move(context), program, constants, 0);
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(std::shared_ptr<Context> context,
+                                                                  const ir::Program& program,
+                                                                  std::span<const ConstantBinding> constants,
+                                                                  const ExecutionOptions& execution) {
+  return prepare_with(std::move(context), program, constants, 0, execution);
 }
 
 Result<PreparedReport> PreparedProgram::plan(std::shared_ptr<Context> context, const ir::Program& program) {
@@ -178,13 +206,15 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare_plan(std::shar
                 context->library().name(), context->api().abi_major, context->api().abi_minor);
   std::vector<ConstantBinding> constants;
   for (const ir::ValueId id : program.constants) constants.push_back({nullptr, program.type(id).bytes()});
-  return prepare(std::move(context), program, constants, DIF_PREPARE_PLAN_ONLY);
+  return prepare_with(std::move(context), program, constants, DIF_PREPARE_PLAN_ONLY, {});
 }
 
-Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(std::shared_ptr<Context> context,
-                                                                  const ir::Program& program,
-                                                                  std::span<const ConstantBinding> constants,
-                                                                  std::uint32_t flags) {
+Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare_with(
+    std::shared_ptr<Context> context, const ir::Program& program, std::span<const ConstantBinding> constants,
+    std::uint32_t flags, const ExecutionOptions& execution) {
+  if (execution != ExecutionOptions() && context->api().abi_minor < 3)
+    return invalid_input("backend {} has version {}.{} of the interface and takes no choice of algorithms",
+                         context->library().name(), context->api().abi_major, context->api().abi_minor);
   DIF_CHECK(constants.size() == program.constants.size());
   const auto bytes = ir::encode(program);
   std::vector<dif_constant> raw_constants;
@@ -207,6 +237,8 @@ Result<std::unique_ptr<PreparedProgram>> PreparedProgram::prepare(std::shared_pt
   raw.constants = raw_constants.data();
   raw.n_constants = static_cast<std::uint32_t>(raw_constants.size());
   raw.flags = flags;
+  const RawExecution choices(execution);
+  raw.execution = choices.get();
   // The owner comes first: whatever fails, the handle is given back.
   std::unique_ptr<PreparedProgram> prepared(new PreparedProgram(std::move(context)));
   const BackendLibrary& library = prepared->context_->library();
@@ -239,7 +271,23 @@ Result<PreparedReport> PreparedProgram::report() const {
                         raw.context_arena_bytes,
                         raw.context_workspace_bytes,
                         raw.context_peak_bytes,
-                        raw.n_host_operations};
+                        raw.n_host_operations,
+                        raw.direct_bytes};
+}
+
+Result<LaunchCounts> PreparedProgram::launches() const {
+  dif_report raw = {};
+  raw.struct_size = sizeof(raw);
+  ErrorText error;
+  DIF_TRY(error.status(context_->api().report(handle_, &raw, error.get()), context_->library()));
+  return LaunchCounts{raw.context_graph_launches, raw.context_kernel_launches, raw.context_synchronizations,
+                      raw.context_allocations, raw.context_copies};
+}
+
+LaunchCounts LaunchCounts::since(const LaunchCounts& before) const {
+  return {graph_launches - before.graph_launches, kernel_launches - before.kernel_launches,
+          host_stream_synchronizes - before.host_stream_synchronizes,
+          device_mem_allocs - before.device_mem_allocs, copies - before.copies};
 }
 
 Status PreparedProgram::run(std::span<const Binding> inputs, std::span<const Binding> outputs,

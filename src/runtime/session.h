@@ -12,6 +12,7 @@
 #include "dif/status.h"
 #include "ir/program.h"
 #include "runtime/backend_library.h"
+#include "runtime/execution_options.h"
 #include "runtime/weight_options.h"
 
 namespace dif::runtime {
@@ -29,6 +30,7 @@ struct ContextOptions {
   bool keep_weight_cache = false;  ///< such copies are kept in cache_folder, for all processes
   /// Operations that the device declines may run on the host; reports count them.
   bool allow_host_fallback = false;
+  bool pinned_io = false;  ///< host tensors of runs go through pinned memory
   WeightOptions weights;
   std::function<void(int level, const char* sentence)> log;
   std::function<void(const dif_trace_event& event)> trace;  ///< empty = no tracing
@@ -132,14 +134,29 @@ struct PreparedReport {
   std::uint64_t context_workspace_bytes = 0;
   std::uint64_t context_peak_bytes = 0;
   std::uint32_t host_operations = 0;  ///< that leave the device
+  std::uint64_t direct_bytes = 0;     ///< of weights, read past the page cache until now
+};
+
+/// What the device of a context did since the context was made, or between two reports; 0 where the plug-in
+/// does not count.
+struct LaunchCounts {
+  std::uint64_t graph_launches = 0;
+  std::uint64_t kernel_launches = 0;           ///< by the host: one by one, or to be recorded
+  std::uint64_t host_stream_synchronizes = 0;  ///< waits until the device has nothing left to do
+  std::uint64_t device_mem_allocs = 0;
+  std::uint64_t copies = 0;
+
+  LaunchCounts since(const LaunchCounts& before) const;
 };
 
 class PreparedProgram {
  public:
-  /// `constants` in the order of program.constants; their memory outlives the result.
+  /// `constants` in the order of program.constants; their memory outlives the result. Errors also:
+  /// InvalidInput (a choice of `execution` that the backend or the program does not have).
   static Result<std::unique_ptr<PreparedProgram>> prepare(std::shared_ptr<Context> context,
                                                           const ir::Program& program,
-                                                          std::span<const ConstantBinding> constants);
+                                                          std::span<const ConstantBinding> constants,
+                                                          const ExecutionOptions& execution = {});
   /// What prepare would report, decided without reading a constant; nothing is kept. Errors also: Unavailable
   /// (a plug-in that cannot plan alone).
   static Result<PreparedReport> plan(std::shared_ptr<Context> context, const ir::Program& program);
@@ -151,6 +168,7 @@ class PreparedProgram {
   PreparedProgram& operator=(const PreparedProgram&) = delete;
 
   Result<PreparedReport> report() const;
+  Result<LaunchCounts> launches() const;
   Status run(std::span<const Binding> inputs, std::span<const Binding> outputs,
              const RunOptions& options = {});
   Status run_loop(std::span<const Binding> inputs, std::span<const Binding> outputs, const LoopOptions& loop,
@@ -160,10 +178,11 @@ class PreparedProgram {
 
  private:
   explicit PreparedProgram(std::shared_ptr<Context> context) : context_(std::move(context)) {}
-  static Result<std::unique_ptr<PreparedProgram>> prepare(std::shared_ptr<Context> context,
-                                                          const ir::Program& program,
-                                                          std::span<const ConstantBinding> constants,
-                                                          std::uint32_t flags);
+  static Result<std::unique_ptr<PreparedProgram>> prepare_with(std::shared_ptr<Context> context,
+                                                               const ir::Program& program,
+                                                               std::span<const ConstantBinding> constants,
+                                                               std::uint32_t flags,
+                                                               const ExecutionOptions& execution);
 
   std::shared_ptr<Context> context_;
   dif_prepared* handle_ = nullptr;

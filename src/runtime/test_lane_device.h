@@ -33,6 +33,7 @@ class LaneDevice final : public Device {
     if (cap != 0 && held_ + bytes > cap)
       return fail(ErrorCode::kOutOfMemory, "{} bytes more than the cap of {}", held_ + bytes - cap, cap);
     held_ += bytes;
+    ++counters_.allocations;
     most_held = std::max(most_held, held_);
     auto* const memory = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 511) / 256 * 256));
     std::memset(memory, 0xa5, bytes);
@@ -81,13 +82,14 @@ class LaneDevice final : public Device {
     pinned_.erase(memory);
     std::free(memory);
   }
-  Status upload_later(BufferView to, const void* pinned, std::uint64_t bytes) override {
+  Status upload_later(Lane lane, BufferView to, const void* pinned, std::uint64_t bytes) override {
     if (copies_until_failure-- == 0) return fail(ErrorCode::kUnavailable, "the device is gone");
     uploaded_bytes += bytes;
-    submit(Lane::kCopy, [=] { std::memcpy(to.pointer(), pinned, bytes); });
+    submit(lane, [=] { std::memcpy(to.pointer(), pinned, bytes); });
     return ok();
   }
   Result<std::unique_ptr<Marker>> make_marker() override { return std::make_unique<TestMarker>(*this); }
+  DeviceCounters counters() const override { return counters_; }
   Result<std::unique_ptr<FiniteProbe>> finite_probe() override { return std::make_unique<TestProbe>(*this); }
 
   Result<bool> begin_recording() override {
@@ -205,6 +207,7 @@ class LaneDevice final : public Device {
   std::deque<Work> lanes_[2];
   std::uint64_t done_[2] = {0, 0};
   std::uint64_t held_ = 0;
+  DeviceCounters counters_;
   bool recording_ = false;
   std::vector<std::function<void()>> noted_;
   std::map<std::byte*, std::uint64_t> memory_;

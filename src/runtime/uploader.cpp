@@ -68,8 +68,7 @@ void Uploader::end_readers() {
   stop();
   for (std::thread& reader : readers_) reader.join();
   readers_.clear();
-  if (files_) direct_bytes_ += files_->direct_bytes();
-  files_.reset();
+  files_.close();
 }
 
 void Uploader::begin(std::vector<Transfer> transfers, bool repeats) {
@@ -90,7 +89,6 @@ void Uploader::begin(std::vector<Transfer> transfers, bool repeats) {
   for (Buffer& buffer : buffers_) buffer.filled_with = UINT64_MAX;
   stopped_ = false;
   failure_.reset();
-  files_.emplace();
   if (chunks_.size() == 1 && !repeats) return read_chunks();  // a thread takes longer to start
   readers_ = start_threads(std::min<std::size_t>(reader_count(options_.threads), chunks_.size()),
                            [this] { read_chunks(); });
@@ -127,7 +125,7 @@ Result<const std::byte*> Uploader::read(const Chunk& chunk, std::byte* room) {
     return room;
   }
   const io::FileRange range = {from.fd, from.file_offset, chunk.bytes, from.data};
-  auto found = files_->read(range, room);
+  auto found = files_.read(range, room);
   if (options_.release_pages) io::drop_from_cache(range);
   return found;
 }
@@ -156,7 +154,7 @@ Status Uploader::submit_chunk(const Chunk& chunk) {
   lock.unlock();
   const Transfer& transfer = transfers_[chunk.transfer];
   const BufferView to = {transfer.to.base, transfer.to.offset + chunk.offset};
-  DIF_TRY(device_.upload_later(to, buffer.first, chunk.bytes));
+  DIF_TRY(device_.upload_later(Lane::kCopy, to, buffer.first, chunk.bytes));
   DIF_TRY(buffer.copied->record(Lane::kCopy));
   lock.lock();
   ++submitted_;
@@ -168,7 +166,8 @@ Status Uploader::next() {
   const std::size_t index = next_transfer_++;
   if (repeats_) next_transfer_ %= transfers_.size();
   const Transfer& transfer = transfers_[index];
-  if (transfer.from.pinned) return device_.upload_later(transfer.to, transfer.from.data, transfer.bytes);
+  if (transfer.from.pinned)
+    return device_.upload_later(Lane::kCopy, transfer.to, transfer.from.data, transfer.bytes);
   for (std::size_t i = first_chunk_[index]; i < first_chunk_[index + 1]; ++i)
     DIF_TRY(submit_chunk(chunks_[i]));
   return ok();

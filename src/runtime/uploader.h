@@ -60,7 +60,9 @@ class Uploader {
   void stop();
 
   std::uint64_t pinned_bytes() const { return memory_.bytes(); }
-  std::uint64_t direct_bytes() const { return direct_bytes_; }  ///< that came past the page cache
+  std::uint64_t direct_bytes() const { return files_.direct_bytes(); }  ///< that came past the page cache
+  /// Cold ones that came through it, because their file system reads nothing past it.
+  std::uint64_t refused_bytes() const { return files_.refused_bytes(); }
 
  private:
   struct Chunk {
@@ -93,8 +95,7 @@ class Uploader {
   bool repeats_ = false;
   std::size_t next_transfer_ = 0;
   std::vector<std::thread> readers_;
-  std::optional<io::RangeReader> files_;
-  std::uint64_t direct_bytes_ = 0;
+  io::RangeReader files_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

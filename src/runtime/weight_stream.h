@@ -40,6 +40,7 @@ class WeightStream {
   bool within_run() const { return acquired_ % stages_.size() != 0 || acquired_ != released_; }
 
   std::uint64_t pinned_bytes() const { return uploader_->pinned_bytes(); }
+  std::uint64_t direct_bytes() const { return uploader_->direct_bytes(); }  ///< as Uploader
 
  private:
   WeightStream(Device& device, std::vector<StreamStage> stages, const WeightOptions& options)

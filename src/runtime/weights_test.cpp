@@ -348,6 +348,43 @@ TEST_F(Weights, ADeviceThatFailsWhileItStreamsIsReported) {
   expect_error(status, ErrorCode::kUnavailable, "the device is gone");
 }
 
+TEST_F(Weights, AConstantThatIsToBeKeptStaysWhateverTheOrder) {
+  for (const std::uint32_t wanted : {0U, 7U, 11U}) {
+    LaneDevice device;
+    SharedArena arena(device);
+    device.cap = budget_for(6);
+    ExecutorOptions options = {kKernels, true, {}};
+    options.weights.n_buffers = 2;
+    options.execution.resident_constants = {wanted};
+    auto executor = Executor::prepare(sums(), constants, device, arena, options);
+    ASSERT_TRUE(executor) << executor.error().message;
+    const auto details = nlohmann::json::parse((*executor)->report().details);
+    const ir::ValueId value = (*executor)->program().constants[wanted];
+    const auto resident = details.at("resident").get<std::vector<ir::ValueId>>();
+    EXPECT_EQ(std::ranges::count(resident, value), 1) << wanted;
+    EXPECT_FALSE(details.at("streamed").empty());
+    EXPECT_TRUE(run(device, **executor, 2));
+  }
+}
+
+TEST_F(Weights, WhatCannotBeKeptOrChosenIsRefused) {
+  LaneDevice device;
+  SharedArena arena(device);
+  device.cap = budget_for(4);
+  const auto refused = [&](const ExecutionOptions& execution, ErrorCode code, const char* sentence) {
+    ExecutorOptions options = {kKernels, true, {}};
+    options.execution = execution;
+    expect_error(Executor::prepare(sums(), constants, device, arena, options), code, sentence);
+  };
+  refused({.resident_constants = {12}}, ErrorCode::kInvalidInput,
+          "has 12 constants, none with the number 12");
+  refused({.resident_constants = {0, 3, 5, 6, 7, 8, 9, 10, 11}}, ErrorCode::kOutOfMemory,
+          "is to stay on the device, and its 1 MiB do not fit beside the ring");
+  refused({.linears = {{.operation = 99}}}, ErrorCode::kInvalidInput, "has no operation 99; the last one is");
+  refused({.linears = {{.operation = 0}}}, ErrorCode::kInvalidInput,
+          "operation 0 is add, not linear: it has no algorithms to choose from");
+}
+
 // --- steps ahead -----------------------------------------------------------------------------------------
 
 LaneDevice* g_lanes = nullptr;
@@ -378,6 +415,7 @@ class StreamedLoop : public Weights {
     dif_context_options options = {};
     options.struct_size = sizeof(options);
     options.memory_cap_bytes = budget_for(6);
+    options.flags = context_flags;
     options.user = this;
     options.cancelled = [](void* user) -> std::int32_t {
       return --static_cast<StreamedLoop*>(user)->polls_until_cancelled < 0 ? 1 : 0;
@@ -444,7 +482,53 @@ class StreamedLoop : public Weights {
   std::vector<float> x = std::vector<float>(kWidth, 1), found = std::vector<float>(kWidth);
   std::vector<int> looks_when_told;
   int polls_until_cancelled = INT32_MAX;
+  std::uint32_t context_flags = 0;
 };
+
+class PinnedRuns : public StreamedLoop {
+ protected:
+  PinnedRuns() { context_flags = DIF_CONTEXT_PINNED_IO; }
+
+  dif_code run_once() {
+    std::int32_t step = 0;
+    dif_tensor ins[2] = {}, out = {};
+    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
+    ins[0].type = out.type = to_abi(f32({kWidth}));
+    ins[1].type = to_abi({DType::kI32, {1}});
+    ins[0].data = x.data(), ins[1].data = &step, out.data = found.data();
+    ins[0].bytes = out.bytes = kBytes, ins[1].bytes = sizeof(step);
+    const dif_run_options options = {sizeof(dif_run_options), 0, ins, 2, 1, &out};
+    return api.run(prepared, &options, &error);
+  }
+  dif_report report() {
+    dif_report report = {};
+    report.struct_size = sizeof(report);
+    EXPECT_EQ(api.report(prepared, &report, &error), DIF_OK) << text;
+    return report;
+  }
+};
+
+TEST_F(PinnedRuns, GoThroughOneBlockThatIsCounted) {
+  const std::uint64_t before = report().pinned_host_bytes;
+  ASSERT_EQ(run_once(), DIF_OK) << text;
+  expect_steps(1);
+  const dif_report first = report();
+  EXPECT_EQ(first.pinned_host_bytes - before, 2 * kBytes + 256) << "x, step and y, each at a multiple of 256";
+  x.assign(kWidth, 1);
+  ASSERT_EQ(run(3), DIF_OK) << text;
+  expect_steps(3);
+  ASSERT_EQ(run_once(), DIF_OK) << text;
+  expect_steps(1);
+  EXPECT_EQ(report().pinned_host_bytes, first.pinned_host_bytes);
+}
+
+TEST_F(PinnedRuns, AllocateNothingAfterTheFirst) {
+  ASSERT_EQ(run_once(), DIF_OK) << text;
+  const dif_report first = report();
+  EXPECT_GT(first.context_allocations, 0U);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run_once(), DIF_OK) << text;
+  EXPECT_EQ(report().context_allocations, first.context_allocations);
+}
 
 TEST_F(StreamedLoop, SubmitsAStepBeforeItHearsOfTheOneBefore) {
   dif_report report = {};

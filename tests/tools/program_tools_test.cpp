@@ -321,22 +321,89 @@ TEST_F(ProgramTools, RunRefusesFeaturesThatDoNotExist) {
     fail("difrun", decode(Arguments{"--output", "image=a.diftensor"} + more), 2,
          more[0] + ": this version has no " + feature);
   };
-  for (const char* flag : {"--expand-linear-algorithms", "--persist-linear-heuristics"})
-    refuse({flag}, "choice of a product's algorithm");
-  for (const char* option : {"--tune-linear", "--linear-tune-warmups", "--linear-tune-iterations",
-                             "--linear-tune-sessions", "--select-linear-algorithm", "--cutlass-linear"})
-    refuse({option, "3"}, "choice of a product's algorithm");
+  refuse({"--cutlass-linear", "3"}, "kernels of CUTLASS");
   for (const char* option : {"--fuse-linear-swiglu", "--absorb-linear-bias"})
     refuse({option, "3"}, "choice of what is fused");
-  refuse({"--cudnn-attention-heuristic", "a"}, "choice of the attention kernel");
-  refuse({"--resident-streamed-constant", "3"}, "choice of the constants that stay resident");
-  refuse({"--pinned-io"}, "pinned inputs and outputs");
   refuse({"--h3-w8a8-layer", "1", "--h3-w8a8-layer", "2"}, "W8A8 linears");
   refuse({"--h3-int8-cublaslt"}, "INT8 projections");
   refuse({"--h3-groupwise-cache", "a.safetensors"}, "INT8 weights");
   refuse({"--h3-modulation-steps", "4"}, "precomputed modulation");
   refuse({"--h3-ck-attention-dso", "a.so"}, "INT8 attention");
   EXPECT_FALSE(files().contains("a.diftensor"));
+}
+
+TEST_F(ProgramTools, RunRefusesChoicesThatTheProgramDoesNotHave) {
+  const auto refuse = [&](const Arguments& more, const std::string& sentence) {
+    fail("difrun", decode(Arguments{"--backend", "reference", "--output", "image=a.diftensor"} + more), 2,
+         sentence);
+  };
+  refuse({"--select-linear-algorithm", "3"}, "expected OPERATION:RANK, such as 12:0");
+  refuse({"--select-linear-algorithm", "3:1:2"}, "expected OPERATION:RANK");
+  refuse({"--select-linear-algorithm", "99999:0"}, "has no operation 99999; the last one is");
+  refuse({"--tune-linear", "99999"}, "has no operation 99999");
+  refuse({"--tune-linear", "1", "--select-linear-algorithm", "1:0"}, "operation 1 is chosen for twice");
+  refuse({"--linear-tune-warmups", "1"}, "--tune-linear");
+  refuse({"--resident-streamed-constant", "latents"}, "is no constant");
+  refuse({"--resident-streamed-constant", "nothing"}, "has no value");
+  refuse({"--persist-linear-heuristics", "--no-cache"}, "there is no cache folder");
+  refuse({"--cudnn-attention-heuristic", "autotune"}, "does not measure cuDNN's plans");
+  refuse({"--cudnn-attention-heuristic", "c"}, "--cudnn-attention-heuristic");
+  refuse({"--pinned-io", "--streamed-pinned-budget-mib", "128"}, "of inputs and outputs beside 128 MiB");
+  EXPECT_FALSE(files().contains("a.diftensor"));
+}
+
+TEST_F(ProgramTools, RunRefusesAnAlgorithmWhereTheKernelHasNone) {
+  const auto document =
+      nlohmann::json::parse(succeed("difrun", decode({"--json", "--backend", "reference"})));
+  for (const auto& operation : document.at("details").at("operations")) {
+    const bool is_linear = operation.at("name") == "linear" && !operation.contains("folded");
+    if (!is_linear && operation.at("name") != "conv2d") continue;
+    const std::string number = operation.at("operation").dump();
+    fail("difrun", decode({"--backend", "reference", "--select-linear-algorithm", number + ":0"}), 2,
+         is_linear ? "kernel reference has no algorithms to choose from" : "is conv2d, not linear");
+  }
+}
+
+TEST_F(ProgramTools, RunUsesInputsWhereTheyAreMapped) {
+  succeed("difrun", decode({"--backend", "reference", "--output", "image=read.diftensor"}));
+  const auto document = nlohmann::json::parse(
+      succeed("difrun", decode({"--backend", "reference", "--map-inputs", "--profile-pipeline", "--json",
+                                "--output", "image=mapped.diftensor"})));
+  EXPECT_EQ(read_text(path("read.diftensor")), read_text(path("mapped.diftensor")));
+  EXPECT_EQ(document.at("pipeline").at("mapped_input_bytes"), 2 * 32 * 4);
+  std::vector<std::string> phases;
+  for (const auto& entry : document.at("pipeline").at("phases")) phases.push_back(entry.at("phase"));
+  EXPECT_EQ(phases,
+            (std::vector<std::string>{"inputs", "constants", "device", "prepare", "runs", "outputs"}));
+}
+
+TEST_F(ProgramTools, RunAppendsItsDocumentToTheTraceFile) {
+  for (const std::size_t runs : {1U, 2U}) {
+    ASSERT_EQ(
+        run("difrun", decode({"--backend", "reference"}), {{"DIF_TRACE_FILE", path("trace.jsonl")}}).status,
+        0);
+    std::ifstream lines(path("trace.jsonl"));
+    std::size_t found = 0;
+    for (std::string line; std::getline(lines, line); ++found)
+      EXPECT_EQ(nlohmann::json::parse(line).at("kind"), "runtime-trace");
+    EXPECT_EQ(found, runs);
+  }
+  fail("difrun", decode({"--backend", "reference"}), 2, "/nowhere/t (DIF_TRACE_FILE) cannot be written",
+       {{"DIF_TRACE_FILE", "/nowhere/t"}});
+}
+
+TEST_F(ProgramTools, RunRepeatsSessionsAndCountsWhatTheLastRunDid) {
+  const auto document = nlohmann::json::parse(succeed(
+      "difrun", decode({"--backend", "reference", "--session-runs", "3", "--iterations", "2", "--json"})));
+  EXPECT_EQ(document.at("execution").at("sessions").size(), 3U);
+  EXPECT_EQ(document.at("execution").at("run_seconds").size(), 6U);
+  for (const char* count :
+       {"graph_launches", "kernel_launches", "host_stream_synchronizes", "device_mem_allocs", "copies"})
+    EXPECT_TRUE(document.at("run_launch_telemetry").at(count).is_number_unsigned()) << count;
+  const std::string text =
+      succeed("difrun", decode({"--backend", "reference", "--session-runs", "2", "--profile-pipeline"}));
+  EXPECT_NE(text.find("session 2: "), std::string::npos) << text;
+  EXPECT_NE(text.find(" s  prepare\n"), std::string::npos) << text;
 }
 
 TEST_F(ProgramTools, RunRefusesBadNumbersAndBackends) {

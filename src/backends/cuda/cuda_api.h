@@ -34,6 +34,8 @@ namespace dif::cuda {
   DO(cuMemFree)                        \
   DO(cuMemHostAlloc)                   \
   DO(cuMemFreeHost)                    \
+  DO(cuMemHostRegister)                \
+  DO(cuMemHostUnregister)              \
   DO(cuMemHostGetDevicePointer)        \
   DO(cuMemcpyHtoDAsync)                \
   DO(cuMemcpyDtoHAsync)                \

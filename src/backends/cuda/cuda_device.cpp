@@ -321,6 +321,7 @@ Status CudaDevice::upload(runtime::BufferView to, const void* from, std::uint64_
     const std::uint64_t part = std::min(bytes - done, kStagingBytes);
     DIF_TRY(driver_.checked("cuEventSynchronize", driver_.cuEventSynchronize(staging.done)));
     std::memcpy(staging.memory, static_cast<const std::byte*>(from) + done, part);
+    ++copies_;
     DIF_TRY(driver_.checked("cuMemcpyHtoDAsync",
                             driver_.cuMemcpyHtoDAsync(address(to) + done, staging.memory, part, stream_)));
     DIF_TRY(driver_.checked("cuEventRecord", driver_.cuEventRecord(staging.done, stream_)));
@@ -332,12 +333,14 @@ Status CudaDevice::upload(runtime::BufferView to, const void* from, std::uint64_
 Status CudaDevice::download(void* to, runtime::BufferView from, std::uint64_t bytes) {
   DIF_TRY(begin_run());
   if (bytes == 0) return ok();
+  ++copies_;
   DIF_TRY(driver_.checked("cuMemcpyDtoHAsync", driver_.cuMemcpyDtoHAsync(to, address(from), bytes, stream_)));
   return synchronize();
 }
 
 Status CudaDevice::copy(runtime::BufferView to, runtime::BufferView from, std::uint64_t bytes) {
   if (bytes == 0 || address(to) == address(from)) return ok();
+  ++copies_;
   return driver_.checked("cuMemcpyDtoDAsync",
                          driver_.cuMemcpyDtoDAsync(address(to), address(from), bytes, stream_));
 }
@@ -419,6 +422,13 @@ Result<std::unique_ptr<runtime::Marker>> CudaDevice::make_marker() {
 
 Result<void*> CudaDevice::allocate_pinned(std::uint64_t bytes) {
   DIF_TRY(begin_run());
+  if (bytes >= kPageBytes)
+    if (auto pages = HostPages::create(bytes);
+        pages && driver_.cuMemHostRegister(pages->data(), pages->bytes(), 0) == CUDA_SUCCESS) {
+      void* const memory = pages->data();
+      pages_.emplace(memory, std::move(*pages));
+      return memory;
+    }
   void* memory = nullptr;
   const CUresult code = driver_.cuMemHostAlloc(&memory, std::max<std::uint64_t>(bytes, 1), 0);
   if (code == CUDA_ERROR_OUT_OF_MEMORY)
@@ -430,13 +440,21 @@ Result<void*> CudaDevice::allocate_pinned(std::uint64_t bytes) {
 
 void CudaDevice::release_pinned(void* memory) {
   driver_.cuCtxSetCurrent(context_);
-  driver_.cuMemFreeHost(memory);
+  const auto pages = pages_.find(memory);
+  if (pages == pages_.end()) {
+    driver_.cuMemFreeHost(memory);
+    return;
+  }
+  driver_.cuMemHostUnregister(memory);
+  pages_.erase(pages);
 }
 
-Status CudaDevice::upload_later(runtime::BufferView to, const void* pinned, std::uint64_t bytes) {
+Status CudaDevice::upload_later(runtime::Lane lane, runtime::BufferView to, const void* pinned,
+                                std::uint64_t bytes) {
   if (bytes == 0) return ok();
+  ++copies_;
   return driver_.checked("cuMemcpyHtoDAsync",
-                         driver_.cuMemcpyHtoDAsync(address(to), pinned, bytes, copy_stream_));
+                         driver_.cuMemcpyHtoDAsync(address(to), pinned, bytes, stream_of(lane)));
 }
 
 // --- code ------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -16,6 +17,7 @@
 
 #include "backends/cuda/cuda_api.h"
 #include "backends/cuda/device_list.h"
+#include "backends/cuda/host_pages.h"
 #include "io/cache_store.h"
 #include "runtime/abi_adapter.h"
 #include "runtime/device.h"
@@ -82,15 +84,6 @@ class ReportWord {
   std::uint64_t* word_ = nullptr;
 };
 
-/// What happened since the device was made, for tests of what a step may do.
-struct Counters {
-  std::uint64_t allocations = 0;  ///< calls of allocate
-  std::uint64_t launches = 0;     ///< kernels, library calls excluded
-  std::uint64_t synchronizations = 0;
-  std::uint64_t graph_launches = 0;
-  std::uint64_t compilations = 0;  ///< texts that no cache had
-};
-
 /// A GPU with its primary context, one stream on which everything runs in order, and one for copies from
 /// pinned memory beside it. Buffers are device addresses. The memory cap counts the context, the libraries,
 /// kernels and every allocation.
@@ -116,12 +109,20 @@ class CudaDevice final : public runtime::Device {
   Status enter_copy_thread() override { return begin_run(); }
   Result<void*> allocate_pinned(std::uint64_t bytes) override;
   void release_pinned(void* memory) override;
-  Status upload_later(runtime::BufferView to, const void* pinned, std::uint64_t bytes) override;
+  Status upload_later(runtime::Lane lane, runtime::BufferView to, const void* pinned,
+                      std::uint64_t bytes) override;
   Result<std::unique_ptr<runtime::Marker>> make_marker() override;
   std::uint64_t cap_bytes() const override { return cap_bytes_; }
   /// With a cap: what was counted or, where that is more, what the GPU lost since the device was made.
   std::uint64_t held_bytes() const override;
   std::uint64_t reserve_bytes() const override;
+  void set_choices(runtime::KernelChoices* choices) override { choices_ = choices; }
+  runtime::KernelChoices* choices() const { return choices_; }
+  runtime::DeviceCounters counters() const override {
+    runtime::DeviceCounters counters = counters_;
+    counters.copies = copies_;
+    return counters;
+  }
   void measure_kernels(bool) override { n_marks_ = 0; }
   Result<bool> mark_time() override;
   Result<std::vector<std::uint64_t>> times_between_marks() override;
@@ -152,7 +153,6 @@ class CudaDevice final : public runtime::Device {
   const DeviceFacts& facts() const { return facts_; }
   const DriverApi& driver() const { return driver_; }
   CUstream stream() const { return stream_; }
-  const Counters& counters() const { return counters_; }
 
  private:
   friend class CudaKernel;
@@ -193,14 +193,17 @@ class CudaDevice final : public runtime::Device {
   std::map<std::string, std::unique_ptr<KernelModule>> modules_;                            ///< by text
   std::map<CUdeviceptr, std::uint64_t> large_;          ///< bytes of allocations of their own
   std::map<CUdeviceptr, std::unique_ptr<Slab>> slabs_;  ///< by first address
+  std::map<void*, HostPages> pages_;                    ///< pinned memory that is not the driver's
   std::vector<Staging> staging_;
   std::size_t next_staging_ = 0;
   std::vector<CUevent> marks_;  ///< events with times; the first n_marks_ are in use
   std::size_t n_marks_ = 0;
   std::uint64_t* words_ = nullptr;  ///< of all report words
   std::vector<std::uint64_t*> free_words_;
-  Counters counters_;
-  std::future<void> opening_;  ///< libraries; the device waits for that before it goes
+  runtime::DeviceCounters counters_;
+  runtime::KernelChoices* choices_ = nullptr;
+  std::atomic<std::uint64_t> copies_{0};  ///< of both lanes
+  std::future<void> opening_;             ///< libraries; the device waits for that before it goes
   std::map<std::string, std::vector<std::byte>> known_choices_;
 };
 

@@ -85,12 +85,21 @@ Result<std::unique_ptr<DnnGraph>> built(cudnnHandle_t handle, std::shared_ptr<fe
   return std::make_unique<BuiltGraph>(handle, std::move(graph), static_cast<std::uint64_t>(workspace));
 }
 
+const std::vector<fe::HeurMode_t> kBestFirst = {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK};
+
+std::vector<fe::HeurMode_t> modes(runtime::AttentionHeuristic heuristic) {
+  if (heuristic == runtime::AttentionHeuristic::kB) return {fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK};
+  if (heuristic == runtime::AttentionHeuristic::kFallback) return {fe::HeurMode_t::FALLBACK};
+  return kBestFirst;
+}
+
 /// Plans whose sums have one order, best first.
 Result<std::unique_ptr<DnnGraph>> build(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph,
+                                        const std::vector<fe::HeurMode_t>& modes,
                                         const std::vector<fe::NumericalNote_t>& without) {
   DIF_TRY(accepted(graph->validate()));
   DIF_TRY(accepted(graph->build_operation_graph(handle)));
-  DIF_TRY(accepted(graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK})));
+  DIF_TRY(accepted(graph->create_execution_plans(modes)));
   graph->deselect_numeric_notes(without);
   DIF_TRY(accepted(graph->check_support()));
   DIF_TRY(accepted(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE)));
@@ -142,7 +151,8 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
         .set_uid(3)
         .set_dim({s.batches, s.heads, s.queries, s.value_width})
         .set_stride({s.y.batch, s.value_width, s.y.row, 1});
-    return build(static_cast<cudnnHandle_t>(handle), graph, {fe::NumericalNote_t::NONDETERMINISTIC});
+    return build(static_cast<cudnnHandle_t>(handle), graph, modes(s.heuristic),
+                 {fe::NumericalNote_t::NONDETERMINISTIC});
   });
 }
 
@@ -177,7 +187,7 @@ Result<std::unique_ptr<DnnGraph>> build_convolution(void* handle, const Convolut
       without.insert(without.end(),
                      {fe::NumericalNote_t::TENSOR_CORE, fe::NumericalNote_t::DOWN_CONVERT_INPUTS,
                       fe::NumericalNote_t::WINOGRAD, fe::NumericalNote_t::FFT});
-    return build(static_cast<cudnnHandle_t>(handle), graph, without);
+    return build(static_cast<cudnnHandle_t>(handle), graph, kBestFirst, without);
   });
 }
 

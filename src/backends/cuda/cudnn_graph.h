@@ -10,6 +10,7 @@
 #include "backends/cuda/cuda_api.h"
 #include "backends/cuda/row_steps.h"
 #include "dif/dtype.h"
+#include "runtime/execution_options.h"
 #include "runtime/kernel.h"
 
 /// cuDNN's attention and convolution, through cudnn-frontend. This file keeps that large header to itself.
@@ -41,6 +42,7 @@ struct AttentionShape {
   std::int64_t batches = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, width = 0, value_width = 0;
   bool causal = false;
   float scale = 1;
+  runtime::AttentionHeuristic heuristic = runtime::AttentionHeuristic::kDefault;
   RowSteps q, k, v, y;  ///< a row is a position with all its heads
 };
 /// q, k, v, y, each [B, S, H, D]. Errors: Declined (cuDNN has no engine, in its words).

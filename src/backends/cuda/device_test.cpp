@@ -69,6 +69,47 @@ TEST(CudaDevice, UploadsDoNotWaitForTheGpu) {
   EXPECT_EQ(testing::seen().synchronizations, 0U);
 }
 
+TEST(CudaDevice, LargePinnedMemoryIsOurPagesThatTheDriverRegisters) {
+  OnHost host;
+  static std::uint64_t registered = 0;
+  static CUresult answer = CUDA_SUCCESS;
+  host.driver.cuMemHostRegister = [](void* memory, std::size_t bytes, unsigned) -> CUresult {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % (2 * kMiB), 0U);
+    registered += answer == CUDA_SUCCESS ? bytes : 0;
+    return answer;
+  };
+  host.driver.cuMemHostUnregister = [](void*) -> CUresult {
+    registered = 0;
+    return CUDA_SUCCESS;
+  };
+  {
+    auto pinned = runtime::PinnedBuffer::create(*host.device, 5 * kMiB);
+    ASSERT_TRUE(pinned);
+    EXPECT_EQ(registered, 6 * kMiB);
+    EXPECT_EQ(pinned->data()[5 * kMiB - 1], std::byte{0});
+  }
+  EXPECT_EQ(registered, 0U);
+  answer = CUDA_ERROR_NOT_SUPPORTED;
+  EXPECT_TRUE(runtime::PinnedBuffer::create(*host.device, 5 * kMiB)) << "then the driver's own";
+  answer = CUDA_SUCCESS;
+  EXPECT_TRUE(runtime::PinnedBuffer::create(*host.device, 4096));
+  EXPECT_EQ(registered, 0U) << "small ones are the driver's";
+}
+
+TEST(CudaDevice, CountsCopiesOfBothLanes) {
+  OnHost host;
+  auto buffer = runtime::DeviceBuffer::create(*host.device, 20 * kMiB);
+  ASSERT_TRUE(buffer);
+  std::vector<std::byte> bytes(20 * kMiB);
+  const auto copies = [&] { return host.device->counters().copies; };
+  ASSERT_TRUE(host.device->upload(buffer->view(), bytes.data(), bytes.size()));
+  EXPECT_EQ(copies(), 3U) << "pieces of 8 MiB";
+  for (const runtime::Lane lane : {runtime::Lane::kRun, runtime::Lane::kCopy})
+    ASSERT_TRUE(host.device->upload_later(lane, buffer->view(), bytes.data(), bytes.size()));
+  ASSERT_TRUE(host.device->download(bytes.data(), buffer->view(), bytes.size()));
+  EXPECT_EQ(copies(), 6U);
+}
+
 TEST(CudaDevice, WhatOthersTakeCountsAgainstTheLeastThatStaysFree) {
   DriverApi driver = testing::accepting_driver();
   const CompilerApi compiler;

@@ -95,13 +95,14 @@ TEST(CudaRun, IsOneGraphLaunchWithoutAllocationsOnceItRepeats) {
   ASSERT_TRUE(program.run());
   const std::vector<std::byte> first = program.output(2);
   ASSERT_TRUE(program.run());
-  const Counters before = device->counters();
+  const runtime::DeviceCounters before = device->counters();
   ASSERT_TRUE(program.run());
-  const Counters after = device->counters();
+  const runtime::DeviceCounters after = device->counters();
   EXPECT_EQ(after.allocations - before.allocations, 0U);
   EXPECT_EQ(after.launches - before.launches, 0U);
   EXPECT_EQ(after.graph_launches - before.graph_launches, 1U);
   EXPECT_EQ(after.synchronizations - before.synchronizations, 1U) << "the end of the run";
+  EXPECT_EQ(after.copies - before.copies, 0U);
   EXPECT_EQ(program.output(2), first) << "the recorded run has the bits of the first";
 }
 
@@ -306,6 +307,38 @@ TEST(CudaMatmulChoice, IsMeasuredOnceAndFoundAgain) {
     first = choice;
     ASSERT_TRUE(on_gpu.run());
   }
+}
+
+TEST(CudaMatmulChoice, IsTheCallersWhereItSaysSo) {
+  ir::Builder b("product");
+  const ir::Value x = b.input("x", {DType::kBF16, {1, 256, 256}});
+  b.output("y", ops::linear(b, x, b.constant("w", {DType::kBF16, {256, 256}})));
+  const ir::Program program = runtime::test::finish(b);
+  const auto choice_of = [&](const runtime::LinearChoice& choice) -> Result<std::string> {
+    const auto device = open_device();
+    const std::vector<std::byte> weights(256 * 256 * 2);
+    runtime::SharedArena arena(*device);
+    runtime::ExecutorOptions options = {kernel_list(), true, {}};
+    options.execution.linears = {choice};
+    DIF_ASSIGN(const auto executor, runtime::Executor::prepare(program, {{weights.data(), weights.size()}},
+                                                               *device, arena, options));
+    const std::string& details = executor->report().details;
+    const std::size_t at = details.find("\"choice\":");
+    return at == std::string::npos ? "" : details.substr(at, details.find('}', at) - at);
+  };
+  for (const std::uint32_t rank : {0U, 1U}) {
+    const auto chosen = choice_of({.operation = 0, .rank = rank});
+    ASSERT_TRUE(chosen) << chosen.error().message;
+    EXPECT_NE(chosen->find(fmt::format("rank {} of", rank)), std::string::npos) << *chosen;
+  }
+  const auto measured = choice_of({.operation = 0, .warmups = 1, .iterations = 3, .sessions = 2});
+  ASSERT_TRUE(measured) << measured.error().message;
+  EXPECT_NE(measured->find("with the same bits"), std::string::npos) << "small, and measured all the same";
+  const auto beyond = choice_of({.operation = 0, .rank = 1000});
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, ErrorCode::kInvalidInput);
+  EXPECT_NE(beyond.error().message.find("none with the rank 1000"), std::string::npos)
+      << beyond.error().message;
 }
 
 /// Eight products one after the other, 8 MiB of weights each.

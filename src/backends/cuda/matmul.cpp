@@ -1,6 +1,5 @@
 #include "backends/cuda/matmul.h"
 
-#include <array>
 #include <vector>
 
 #include "backends/cuda/matmul_choice.h"
@@ -16,7 +15,7 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-constexpr int kCandidates = 8;
+constexpr std::size_t kCandidates = 8, kMoreCandidates = 64;
 constexpr std::uint32_t kAlignment = 16;  ///< of every operand, in bytes
 
 }  // namespace
@@ -110,7 +109,7 @@ struct Matmul::Description {
   }
 };
 
-Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
+Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape, const MatmulWish& wish) {
   if (shape.rows == 0 || shape.columns == 0 || shape.depth == 0 || shape.batches == 0)
     return runtime::declined("cuBLASLt multiplies no empty matrices");
   DIF_ASSIGN(const cublasLtHandle_t handle, device.matmul());
@@ -121,7 +120,9 @@ Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
   Description& d = *matmul.description_;
   DIF_TRY(d.describe(shape));
   const auto find = [&]() -> Result<std::vector<cublasLtMatmulHeuristicResult_t>> {
-    std::vector<cublasLtMatmulHeuristicResult_t> found(shape.measured ? kCandidates : 1);
+    std::size_t wanted = !shape.measured ? 1 : wish.more_algorithms ? kMoreCandidates : kCandidates;
+    if (wish.choice != nullptr && wish.choice->rank) wanted = kMoreCandidates;
+    std::vector<cublasLtMatmulHeuristicResult_t> found(wanted);
     int n_found = 0;
     const cublasStatus_t status =
         api.cublasLtMatmulAlgoGetHeuristic(handle, d.operation, d.w, d.x, d.y, d.y, d.preference,
@@ -141,7 +142,7 @@ Result<Matmul> Matmul::create(CudaDevice& device, const MatmulShape& shape) {
   const auto check = [&](const cublasLtMatmulAlgo_t& algorithm, std::uint64_t& workspace_bytes) {
     return d.serves(handle, algorithm, workspace_bytes);
   };
-  DIF_ASSIGN(const MatmulChoice choice, choose_matmul(device, shape, api.version, find, run, check));
+  DIF_ASSIGN(const MatmulChoice choice, choose_matmul(device, shape, wish, api.version, find, run, check));
   d.algorithm = choice.algorithm;
   matmul.workspace_bytes_ = choice.workspace_bytes;
   matmul.choice_ = choice.reason;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/cuda/cuda_device.h"
+#include "runtime/execution_options.h"
 
 namespace dif::cuda {
 
@@ -24,14 +25,20 @@ struct MatmulShape {
   bool measured = false;
 };
 
+/// What the caller of prepare asks for one product; the defaults ask for nothing.
+struct MatmulWish {
+  bool more_algorithms = false;  ///< a longer list is measured
+  const runtime::LinearChoice* choice = nullptr;
+};
+
 /// Scratch that algorithms may use.
 inline constexpr std::uint64_t kMatmulWorkspace = 32 << 20;
 
 class Matmul {
  public:
   /// The algorithm is one that cuBLASLt recommends, and of those whose sums have one order. Errors: Declined
-  /// (no cuBLASLt, or it has no algorithm).
-  static Result<Matmul> create(CudaDevice& device, const MatmulShape& shape);
+  /// (no cuBLASLt, or it has no algorithm), InvalidInput (none has the rank that is asked for).
+  static Result<Matmul> create(CudaDevice& device, const MatmulShape& shape, const MatmulWish& wish = {});
 
   /// `bias` is read when the shape says so; the workspace has workspace_bytes().
   Status run(runtime::BufferView x, runtime::BufferView w, runtime::BufferView y, runtime::BufferView bias,

@@ -12,7 +12,7 @@ namespace {
 
 /// Products of fewer operations take as long as their launch.
 constexpr double kLeastFlop = 4e9;
-constexpr int kRounds = 3, kRunsOfRound = 2;
+constexpr std::uint32_t kRounds = 3, kRunsOfRound = 2;
 /// Less is noise.
 constexpr float kLeastGain = 0.01f;
 
@@ -71,8 +71,14 @@ std::int64_t extent(std::int64_t batches, std::int64_t batch, std::int64_t rows,
 
 class Measurement {
  public:
-  Measurement(CudaDevice& device, const MatmulShape& shape, const RunMatmul& run)
-      : device_(device), shape_(shape), run_(run) {}
+  Measurement(CudaDevice& device, const MatmulShape& shape, const RunMatmul& run,
+              const runtime::LinearChoice& asked)
+      : device_(device),
+        shape_(shape),
+        run_(run),
+        warmups_(asked.warmups),
+        rounds_(asked.sessions == 0 ? kRounds : asked.sessions),
+        runs_of_round_(asked.iterations == 0 ? kRunsOfRound : asked.iterations) {}
 
   Result<Kept> best(std::span<const cublasLtMatmulHeuristicResult_t> found) {
     DIF_TRY(fill_operands());
@@ -138,30 +144,35 @@ class Measurement {
   Result<std::vector<float>> time(std::span<const cublasLtMatmulHeuristicResult_t> found,
                                   const std::vector<std::size_t>& which) {
     std::vector<float> times(which.size());
+    for (const std::size_t i : which)
+      for (std::uint32_t run = 0; run < warmups_; ++run) DIF_TRY(once(found[i], y_->view()));
     device_.measure_kernels(true);
-    for (int round = 0; round < kRounds; ++round)
+    for (std::uint32_t round = 0; round < rounds_; ++round)
       for (const std::size_t i : which) {
         DIF_TRY(device_.mark_time());
-        for (int run = 0; run < kRunsOfRound; ++run) DIF_TRY(once(found[i], y_->view()));
+        for (std::uint32_t run = 0; run < runs_of_round_; ++run) DIF_TRY(once(found[i], y_->view()));
       }
     DIF_TRY(device_.mark_time());
     DIF_TRY(device_.synchronize());
     DIF_ASSIGN(const std::vector<std::uint64_t> spans, device_.times_between_marks());
     for (std::size_t i = 0; i < spans.size(); ++i)
-      times[i % times.size()] += static_cast<float>(spans[i]) / (1e3f * kRounds * kRunsOfRound);
+      times[i % times.size()] +=
+          static_cast<float>(spans[i]) / (1e3f * static_cast<float>(rounds_ * runs_of_round_));
     return times;
   }
 
   CudaDevice& device_;
   const MatmulShape& shape_;
   const RunMatmul& run_;
+  const std::uint32_t warmups_, rounds_, runs_of_round_;
   std::int64_t y_elements_ = 0;
   std::optional<Scratch> x_, w_, bias_, first_, y_, workspace_;
   CudaKernel compare_;
   ReportWord differs_;
 };
 
-io::CacheKey key_of(CudaDevice& device, const MatmulShape& s, const std::string& library) {
+io::CacheKey key_of(CudaDevice& device, const MatmulShape& s, bool more_algorithms,
+                    const std::string& library) {
   io::CacheKey key("cublaslt-algorithms", 2);
   key.add("library", library)
       .add("device", device.facts().name)
@@ -173,6 +184,7 @@ io::CacheKey key_of(CudaDevice& device, const MatmulShape& s, const std::string&
        {s.rows, s.columns, s.depth, s.batches, s.x_row, s.w_row, s.y_row, s.x_batch, s.w_batch, s.y_batch,
         std::int64_t{s.w_by_depth}, std::int64_t{s.biased}, std::int64_t{s.measured}})
     key.add("number", static_cast<std::uint64_t>(number));
+  if (more_algorithms) key.add("more_algorithms", std::uint64_t{1});
   return key;
 }
 
@@ -196,14 +208,26 @@ std::optional<MatmulChoice> known(std::span<const std::byte> bytes, const CheckM
   return choice;
 }
 
+Result<MatmulChoice> of_rank(const runtime::LinearChoice& asked, const FindMatmuls& find) {
+  DIF_ASSIGN(const auto found, find());
+  const std::uint32_t rank = *asked.rank;
+  if (rank >= found.size())
+    return invalid_input("cuBLASLt recommends {} algorithms, none with the rank {}", found.size(), rank);
+  return MatmulChoice{found[rank].algo, found[rank].workspaceSize,
+                      fmt::format("rank {} of {} that cuBLASLt recommends, as chosen", rank, found.size())};
+}
+
 }  // namespace
 
-Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const std::string& library,
-                                   const FindMatmuls& find, const RunMatmul& run, const CheckMatmul& check) {
-  const io::CacheKey key = key_of(device, shape, library);
+Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const MatmulWish& wish,
+                                   const std::string& library, const FindMatmuls& find, const RunMatmul& run,
+                                   const CheckMatmul& check) {
+  if (wish.choice != nullptr && wish.choice->rank) return of_rank(*wish.choice, find);
+  const bool asked = wish.choice != nullptr;
+  const io::CacheKey key = key_of(device, shape, wish.more_algorithms, library);
   std::vector<std::byte>& mine = device.known_choices()[io::hex(key.digest())];
-  if (auto choice = known(mine, check)) return *choice;
-  if (const auto entry = device.cache().find(key))
+  if (auto choice = known(mine, check); choice && !asked) return *choice;
+  if (const auto entry = device.cache().find(key); entry && !asked)
     if (auto choice = known(entry->bytes, check)) {
       mine.assign(entry->bytes.begin(), entry->bytes.end());
       return *choice;
@@ -213,8 +237,8 @@ Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape,
   const double flop = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.columns) *
                       static_cast<double>(shape.depth) * static_cast<double>(shape.batches);
   Kept kept = {first.algorithm};
-  if (found.size() > 1 && flop >= kLeastFlop) {
-    auto best = Measurement(device, shape, run).best(found);
+  if (found.size() > 1 && (flop >= kLeastFlop || asked)) {
+    auto best = Measurement(device, shape, run, asked ? *wish.choice : runtime::LinearChoice()).best(found);
     if (!best && best.error().code == ErrorCode::kOutOfMemory) return first;
     if (!best) return tl::unexpected<Error>(std::move(best.error()));
     kept = *best;

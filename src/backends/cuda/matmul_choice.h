@@ -33,7 +33,11 @@ using FindMatmuls = std::function<Result<std::vector<cublasLtMatmulHeuristicResu
 /// for all. The first, unmeasured, where the product is small or its operands do not fit into memory a second
 /// time. Known from the cache folder when the same product was chosen for on this device with this library:
 /// then cuBLASLt is not asked, which would load the kernels of all that it looks at.
-Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const std::string& library,
-                                   const FindMatmuls& find, const RunMatmul& run, const CheckMatmul& check);
+///
+/// With a wish: the one of that rank, whatever its bits (InvalidInput where there is none), or the fastest of
+/// a measurement as it is asked for, which is made in any case.
+Result<MatmulChoice> choose_matmul(CudaDevice& device, const MatmulShape& shape, const MatmulWish& wish,
+                                   const std::string& library, const FindMatmuls& find, const RunMatmul& run,
+                                   const CheckMatmul& check);
 
 }  // namespace dif::cuda

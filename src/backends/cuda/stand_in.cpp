@@ -191,6 +191,14 @@ CUresult cuMemFreeHost(void* memory) {
   std::free(memory);
   return destroy();
 }
+CUresult cuMemHostRegister(void*, std::size_t, unsigned) {
+  if (lost()) return alive();
+  ++g_state.others;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostUnregister(void*) {
+  return destroy();
+}
 CUresult cuMemHostGetDevicePointer(CUdeviceptr* address, void* memory, unsigned) {
   *address = reinterpret_cast<CUdeviceptr>(memory);
   return alive();

@@ -406,6 +406,8 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
     return runtime::declined("head widths {} and {} are no multiples of 8 up to 256", s.width, s.value_width);
   if (op.out().numel() == 0 || s.keys == 0) return runtime::declined("cuDNN takes no empty tensors");
   if (!(op.f32("scale") > 0)) return runtime::declined("a scale of {}", op.f32("scale"));
+  const runtime::KernelChoices* const choices = device_of(request.device).choices();
+  const auto heuristic = choices == nullptr ? runtime::AttentionHeuristic::kDefault : choices->attention;
   DIF_ASSIGN(DnnPlans* const dnn, device_of(request.device).dnn());
   DIF_ASSIGN(auto graph, dnn->attention({.dtype = op.in(0).dtype,
                                          .batches = s.batches,
@@ -417,6 +419,7 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
                                          .value_width = s.value_width,
                                          .causal = op.flag("causal"),
                                          .scale = op.f32("scale"),
+                                         .heuristic = heuristic,
                                          .q = s.q,
                                          .k = s.k,
                                          .v = s.v,

@@ -87,19 +87,25 @@ MakeResult make_matmul_linear(const KernelRequest& request) {
   if (dtype != DType::kF32 && op.has(2) && (s.depth * element % 16 != 0 || s.columns * element % 16 != 0))
     return runtime::declined("a bias, and rows of {} and {} elements are no multiples of 16 bytes", s.depth,
                              s.columns);
-  DIF_ASSIGN(Matmul matmul, Matmul::create(device_of(request.device), {.x = dtype,
-                                                                       .y = dtype,
-                                                                       .rows = s.rows,
-                                                                       .columns = s.columns,
-                                                                       .depth = s.depth,
-                                                                       .batches = s.batches,
-                                                                       .x_row = s.x.row,
-                                                                       .w_row = s.depth,
-                                                                       .y_row = s.y.row,
-                                                                       .x_batch = s.x.batch,
-                                                                       .y_batch = s.y.batch,
-                                                                       .biased = op.has(2),
-                                                                       .measured = !request.plan_only}));
+  runtime::KernelChoices* const choices = device_of(request.device).choices();
+  MatmulWish wish;
+  if (choices != nullptr && !request.plan_only) wish = {choices->more_algorithms, choices->linear};
+  DIF_ASSIGN(Matmul matmul, Matmul::create(device_of(request.device),
+                                           {.x = dtype,
+                                            .y = dtype,
+                                            .rows = s.rows,
+                                            .columns = s.columns,
+                                            .depth = s.depth,
+                                            .batches = s.batches,
+                                            .x_row = s.x.row,
+                                            .w_row = s.depth,
+                                            .y_row = s.y.row,
+                                            .x_batch = s.x.batch,
+                                            .y_batch = s.y.batch,
+                                            .biased = op.has(2),
+                                            .measured = !request.plan_only},
+                                           wish));
+  if (choices != nullptr) choices->heeded = true;
   return std::make_unique<MatmulLinear>(std::move(matmul), op.has(2));
 }
 

@@ -1,0 +1,100 @@
+#include "execution_choices.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "io/printable.h"
+#include "pipelines/program_bindings.h"
+
+namespace dif::tools {
+
+namespace {
+
+constexpr std::int64_t kMostOperations = INT64_C(1) << 31, kMostRuns = 10'000;
+
+/// "12:3": operation 12, rank 3.
+Result<runtime::LinearChoice> parse_selection(const std::string& text) {
+  runtime::LinearChoice choice;
+  std::uint32_t rank = 0;
+  const char* const end = text.data() + text.size();
+  const auto [colon, bad_operation] = std::from_chars(text.data(), end, choice.operation);
+  const bool found = bad_operation == std::errc() && colon != end && *colon == ':';
+  if (const auto [rest, bad_rank] = std::from_chars(found ? colon + 1 : end, end, rank);
+      !found || bad_rank != std::errc() || rest != end)
+    return invalid_input("--select-linear-algorithm {}: expected OPERATION:RANK, such as 12:0",
+                         io::printable(text, 40));
+  choice.rank = rank;
+  return choice;
+}
+
+}  // namespace
+
+ExecutionChoices::ExecutionChoices(CLI::App& app, const Names& names) : names_(names) {
+  CLI::Option* const tune =
+      app.add_option(names.tune, tuned_, "operation whose product is measured anew, known or not")
+          ->allow_extra_args(false);
+  cli::expect_whole(tune, 0, kMostOperations);
+  const auto number = [&](const char* name, std::uint32_t& value, std::int64_t least, const char* text) {
+    CLI::Option* const option = app.add_option(name, value, text);
+    cli::expect_whole(option, least, kMostRuns);
+    option->needs(tune);
+  };
+  number(names.warmups, warmups_, 0, "untimed runs of each algorithm first");
+  number(names.iterations, iterations_, 1, "runs of each algorithm in a session");
+  number(names.sessions, sessions_, 1, "sessions, in which all algorithms take turns");
+  app.add_flag("--expand-linear-algorithms", more_algorithms_,
+               "ask for a longer list of algorithms where they are measured");
+  app.add_option("--select-linear-algorithm", selected_,
+                 "OPERATION:RANK: the algorithm at that place of the library's recommendation, 0 first")
+      ->allow_extra_args(false);
+  app.add_flag(
+      "--persist-linear-heuristics", persists_,
+      "keep what was measured in the cache folder (as it is); without such a folder this is an error");
+  app.add_option("--resident-streamed-constant", resident_,
+                 "constant that stays on the device, before all others, by name or number")
+      ->allow_extra_args(false);
+  app.add_option("--cudnn-attention-heuristic", heuristic_,
+                 "how cuDNN looks for attention's kernel: a (as it is), b, fallback")
+      ->check(CLI::IsMember({"a", "b", "fallback", "autotune"}));
+}
+
+Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& program,
+                                                            const std::string& cache_folder) const {
+  runtime::ExecutionOptions result;
+  if (persists_ && cache_folder.empty())
+    return invalid_input("--persist-linear-heuristics: there is no cache folder; name one with --cache-dir");
+  if (heuristic_ == "autotune")
+    return invalid_input(
+        "--cudnn-attention-heuristic autotune: this version does not measure cuDNN's plans; a, b and "
+        "fallback choose how one is found");
+  for (const std::string& text : selected_) {
+    DIF_ASSIGN(const runtime::LinearChoice choice, parse_selection(text));
+    result.linears.push_back(choice);
+  }
+  for (const std::int64_t operation : tuned_)
+    result.linears.push_back(
+        {static_cast<ir::OpId>(operation), std::nullopt, warmups_, iterations_, sessions_});
+  for (const runtime::LinearChoice& choice : result.linears)
+    if (std::ranges::count(result.linears, choice.operation, &runtime::LinearChoice::operation) > 1)
+      return invalid_input("operation {} is chosen for twice by {} and --select-linear-algorithm",
+                           choice.operation, names_.tune);
+  result.more_algorithms = more_algorithms_;
+  for (const std::string& name : resident_) {
+    DIF_ASSIGN(const ir::ValueId value, find_value(program, name));
+    const auto found = std::ranges::find(program.constants, value);
+    if (found == program.constants.end())
+      return invalid_input("--resident-streamed-constant {}: %{} of program {} is no constant",
+                           io::printable(name, 80), value, program.name);
+    result.resident_constants.push_back(static_cast<std::uint32_t>(found - program.constants.begin()));
+  }
+  using runtime::AttentionHeuristic;
+  if (heuristic_ == "a") result.attention = AttentionHeuristic::kA;
+  if (heuristic_ == "b") result.attention = AttentionHeuristic::kB;
+  if (heuristic_ == "fallback") result.attention = AttentionHeuristic::kFallback;
+  return result;
+}
+
+}  // namespace dif::tools
