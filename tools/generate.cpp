@@ -27,6 +27,7 @@
 #include "io/printable.h"
 #include "io/tensor_file.h"
 #include "opt/pipeline.h"
+#include "pipelines/decode_choice.h"
 #include "pipelines/dry_run.h"
 #include "pipelines/generation_record.h"
 #include "pipelines/model_digest.h"
@@ -50,8 +51,9 @@ constexpr std::int64_t kMaxRepeats = 10000;
 struct Options {
   std::string prompt, negative_prompt, model, output = "out.png", from;
   std::string seed, noise_dtype = "f32", rng = "torch-cpu";
-  std::string save_latents, init_latents, emit_programs, fit = "exact", passes = "default";
+  std::string save_latents, init_latents, emit_programs, fit = "exact", passes = "default", decode = "auto";
   std::int64_t steps = 0, batch = 1, text_tokens = 0, repeat = 0;
+  std::int64_t tile_size = DecodeOptions().tile_size, tile_overlap = DecodeOptions().tile_overlap;
   double guidance = 0;
   std::string size;
   std::string plan_out;
@@ -185,6 +187,7 @@ class Generate {
     if (given("--passes")) passes_text_ = options_.passes;
     DIF_ASSIGN(opt::Pipeline passes, opt::parse_pipeline(passes_text_));
     if (passes_text_ != "default") settings_.passes = std::move(passes);
+    DIF_TRY(choose_decode());
     settings_.allow_nonfinite = options_.allow_nonfinite;
     settings_.strict_prompt = options_.strict_prompt;
     if (given("--guidance") && !model_->supports_guidance() && settings_.guidance != 1.0f)
@@ -206,6 +209,17 @@ class Generate {
     DIF_ASSIGN(const auto library, backend_.load(&backend_choice_));
     DIF_ASSIGN(const std::string probe, library->probe());
     DIF_ASSIGN(settings_.noise_source, parse_noise_source(text, probe, backend_.device));
+    return ok();
+  }
+
+  Status choose_decode() {
+    const bool tiles = given("--tile-size") || given("--tile-overlap");
+    if (given("--decode")) settings_.decode.way = *decode_way_from_name(options_.decode);
+    if (given("--tile-size")) settings_.decode.tile_size = options_.tile_size;
+    if (given("--tile-overlap")) settings_.decode.tile_overlap = options_.tile_overlap;
+    if (tiles && settings_.decode.way != DecodeWay::kTiles)
+      return invalid_input(
+          "--tile-size and --tile-overlap say how --decode tiles works, which is not asked for");
     return ok();
   }
 
@@ -259,6 +273,8 @@ class Generate {
     recorded_rng_ = record.rng;
     dtype_choice_ = "as recorded";
     passes_text_ = record.passes;
+    if (record.decode == "tiles")  // the others give the same picture
+      settings_.decode = {DecodeWay::kTiles, record.tile_size, record.tile_overlap};
     seed_ = record.seed;
     DIF_ASSIGN(const std::string digest, model_digest(*model_, cache_));
     if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
@@ -317,6 +333,7 @@ class Generate {
       plans.push_back(*program.plan);
       plans.back().decisions.push_back({plan::DecisionKind::kPrecision, plan::SubjectKind::kPlan, 0,
                                         std::string(dtype_name(settings_.dtype)), dtype_choice_});
+      plans.insert(plans.end(), program.part_plans.begin(), program.part_plans.end());
     }
     return export_plans(plans, options_.plan_out);
   }
@@ -388,6 +405,9 @@ class Generate {
     record.noise_dtype = dtype_name(settings_.noise_dtype);
     record.rng = settings_.noise_source.text();
     record.passes = passes_text_;
+    record.decode = decode_way_name(settings_.decode.way);
+    record.tile_size = settings_.decode.tile_size;
+    record.tile_overlap = settings_.decode.tile_overlap;
     record.backend = backend_name_;
     record.model_name = model_->name();
     record.model_digest = model_digest_;
@@ -403,6 +423,10 @@ class Generate {
                                    dtype_name(settings_.vae_dtype), dtype_name(settings_.state_dtype));
     for (const ProgramReport& program : pipeline_->programs())
       text += cli::kernel_summary(program.name, program.memory.details);
+    const Decoder& decoder = pipeline_->decoder();
+    for (std::size_t i = 1; i < decoder.parts().size(); ++i)
+      text += cli::kernel_summary(decoder.parts()[i].program.name, decoder.parts()[i].memory.details);
+    text += decode_text(decoder) + "\n";
     return text;
   }
 
@@ -505,6 +529,18 @@ int run(int argc, char** argv) {
                  "what the programs go through before they run: default, none, or names separated by commas "
                  "(difc passes lists them)")
       ->capture_default_str();
+  app.add_option("--decode", o.decode,
+                 "how latents become a picture: whole; slabs, some rows at a time, the same picture in less "
+                 "memory; auto, whole where that fits, else slabs; tiles, blended squares: another picture, "
+                 "in the least memory")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "whole", "slabs", "tiles"}));
+  cli::expect_whole(
+      app.add_option("--tile-size", o.tile_size, "pixels of a tile's side")->capture_default_str(), 1,
+      frontends::kMaxPixels);
+  cli::expect_whole(app.add_option("--tile-overlap", o.tile_overlap, "pixels that neighbouring tiles share")
+                        ->capture_default_str(),
+                    0, frontends::kMaxPixels);
   app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR");
   app.add_flag("--dry-run", o.dry_run, "print programs, memory, work and time, and stop: nothing runs")
       ->excludes("--plan-out");

@@ -74,6 +74,16 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
     if (settings.traces)
       document["programs"].back()["operations"] = operation_times_json(pipeline.operation_times(program));
   }
+  const Decoder& decoder = pipeline.decoder();
+  document["decode"] = {{"way", decode_way_name(decoder.way())}, {"reason", decoder.reason()}};
+  for (const DecodePart& part : decoder.parts())
+    document["decode"]["programs"].push_back({{"name", part.program.name},
+                                              {"runs", part.runs},
+                                              {"rows", part.rows},
+                                              {"arena_bytes", part.memory.arena_bytes},
+                                              {"workspace_bytes", part.memory.workspace_bytes},
+                                              {"resident_bytes", part.memory.resident_bytes},
+                                              {"streamed_bytes", part.memory.streamed_bytes}});
   document["memory"] = {
       {"arena_bytes", {{"predicted", shared.predicted_arena_bytes}, {"measured", shared.arena_bytes}}},
       {"workspace_bytes",

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
+#include "pipelines/decode_choice.h"
 #include "pipelines/optimize_chain.h"
 
 namespace dif {
@@ -15,9 +16,7 @@ namespace {
 using frontends::Stage;
 using nlohmann::ordered_json;
 
-/// `planned` keeps what the later stages are planned beside.
-Result<PlannedProgram> plan_stage(const Stage& stage, const std::shared_ptr<runtime::Context>& context,
-                                  std::int64_t runs, std::unique_ptr<runtime::PreparedProgram>& planned) {
+Result<PlannedProgram> describe(const Stage& stage, std::int64_t runs) {
   PlannedProgram result;
   result.name = stage.program.name;
   result.fingerprint = ir::fingerprint(stage.program);
@@ -27,9 +26,31 @@ Result<PlannedProgram> plan_stage(const Stage& stage, const std::shared_ptr<runt
   DIF_ASSIGN(const auto refs, stage.constants.bind(stage.program));
   for (const frontends::ConstantRef& ref : refs)
     if (ref.file != nullptr) result.mapped_bytes += ref.type.bytes();
+  return result;
+}
+
+/// `planned` keeps what the later stages are planned beside.
+Result<PlannedProgram> plan_stage(const Stage& stage, const std::shared_ptr<runtime::Context>& context,
+                                  std::int64_t runs, std::unique_ptr<runtime::PreparedProgram>& planned) {
+  DIF_ASSIGN(PlannedProgram result, describe(stage, runs));
   planned.reset();
   DIF_ASSIGN(planned, runtime::PreparedProgram::prepare_plan(context, stage.program));
   DIF_ASSIGN(result.memory, planned->report());
+  return result;
+}
+
+Result<PlannedProgram> plan_decode(const Stage& stage, const std::shared_ptr<runtime::Context>& context,
+                                   std::int64_t runs, DecodeChoice& choice,
+                                   std::unique_ptr<Decoder>& planned) {
+  DIF_ASSIGN(PlannedProgram result, describe(stage, runs));
+  planned.reset();
+  DIF_ASSIGN(planned, choice.make([&](const ir::Program& program) {
+    return runtime::PreparedProgram::prepare_plan(context, program);
+  }));
+  result.memory = memory_of(planned->parts());
+  result.flops = 0;
+  for (const DecodePart& part : planned->parts())
+    result.flops += ir::flops(part.program) * static_cast<double>(part.runs);
   return result;
 }
 
@@ -91,21 +112,33 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
                        const GenerationSettings& settings, std::int64_t n_pictures, io::CacheStore& speeds,
                        const SpeedConditions& backend) {
   DIF_ASSIGN(frontends::Chain chain, build_chain(model, settings));
-  DIF_TRY(optimize_chain(chain, passes_for(settings, context->library())));
+  const opt::Pipeline passes = passes_for(settings, context->library());
+  const ir::Program built_decode = chain.decode.program;
+  DIF_TRY(optimize_chain(chain, passes));
   const bool guided = guidance_is_active(model, settings.guidance);
-  std::unique_ptr<runtime::PreparedProgram> encoder_or_decoder, denoiser;
-  DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1, encoder_or_decoder));
-  DIF_ASSIGN(PlannedProgram decode, plan_stage(chain.decode, context, n_pictures, encoder_or_decoder));
-  DIF_ASSIGN(PlannedProgram step, plan_stage(chain.step, context, settings.steps * n_pictures, denoiser));
+  DecodeChoice choice(model, settings, built_decode, chain.decode.program, passes,
+                      context->memory_cap_bytes());
+  std::unique_ptr<runtime::PreparedProgram> encoder, denoiser;
+  std::unique_ptr<Decoder> decoder;
+  DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1, encoder));
+  encoder.reset();
+  DIF_ASSIGN(PlannedProgram decode, plan_decode(chain.decode, context, n_pictures, choice, decoder));
+  auto step = plan_stage(chain.step, context, settings.steps * n_pictures, denoiser);
+  if (!step && choice.give_way(step.error())) {
+    DIF_ASSIGN(decode, plan_decode(chain.decode, context, n_pictures, choice, decoder));
+    step = plan_stage(chain.step, context, settings.steps * n_pictures, denoiser);
+  }
+  if (!step) return tl::unexpected<Error>(std::move(step.error()));
   DryRun result;
   result.stages.push_back(together("encode", {&encode}));
-  result.stages.push_back(together("denoise and decode", {&step, &decode}));
-  result.programs = {std::move(encode), std::move(step), std::move(decode)};
+  result.stages.push_back(together("denoise and decode", {&*step, &decode}));
+  result.programs = {std::move(encode), std::move(*step), std::move(decode)};
   for (PlannedProgram& program : result.programs) {
     result.flops += program.flops * static_cast<double>(program.runs);
     program.speed = find_speed(speeds, conditions_of(backend, program.name, settings), program.flops);
   }
   result.available_bytes = settings.available_bytes;
+  result.decode = decode_text(*decoder);
   return result;
 }
 
@@ -153,6 +186,7 @@ std::string dry_run_text(const DryRun& run) {
                         stage.streamed_bytes == 0 ? "nothing is streamed"
                                                   : bytes_text(stage.streamed_bytes) + " are streamed");
   if (run.available_bytes != 0) text += fmt::format("  {} are available\n", bytes_text(run.available_bytes));
+  text += run.decode + "\n";
   text += fmt::format("work       {}\n", ir::amount_text(run.flops, "FLOP"));
   return text + time_text(run);
 }
@@ -161,7 +195,8 @@ ordered_json dry_run_json(const DryRun& run) {
   ordered_json result = {{"programs", ordered_json::array()},
                          {"stages", ordered_json::array()},
                          {"flops", run.flops},
-                         {"available_bytes", run.available_bytes}};
+                         {"available_bytes", run.available_bytes},
+                         {"decode", run.decode}};
   const auto seconds = run.seconds();
   result["estimated_seconds"] = seconds ? ordered_json(*seconds) : ordered_json(nullptr);
   for (const PlannedProgram& program : run.programs) {

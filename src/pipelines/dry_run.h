@@ -48,6 +48,7 @@ struct DryRun {
   std::vector<PlannedStage> stages;   ///< one after the other
   double flops = 0;                   ///< of the whole request
   std::uint64_t available_bytes = 0;  ///< as in GenerationSettings
+  std::string decode;                 ///< which way, and why
 
   /// Of all runs at the speeds of their programs, without preparing them; none if one is not known.
   std::optional<double> seconds() const;

@@ -106,6 +106,9 @@ Status validate(const GenerationRecord& record, std::string_view source) {
   check.dtype("state_dtype", record.state_dtype);
   check.dtype("noise_dtype", record.noise_dtype);
   check.name("passes", record.passes);
+  check.name("decode", record.decode);
+  check.integer("tile_size", record.tile_size, 1, kMaxCount);
+  check.integer("tile_overlap", record.tile_overlap, 0, kMaxCount);
   check.text("backend", record.backend, kMaxNameBytes);
   check.text("device", record.device, kMaxNameBytes);
   check.text("model name", record.model_name, kMaxNameBytes);
@@ -154,6 +157,11 @@ Result<std::string> generation_json(const GenerationRecord& record) {
       {"model", {{"name", record.model_name}, {"digest", record.model_digest}}},
       {"programs", std::move(programs)}};
   if (record.padded) document["request"]["fit"] = "pad";
+  if (record.decode != "auto") document["numerics"]["decode"] = record.decode;
+  if (record.decode == "tiles") {
+    document["numerics"]["tile_size"] = record.tile_size;
+    document["numerics"]["tile_overlap"] = record.tile_overlap;
+  }
   return io::json_text(document);
 }
 
@@ -190,6 +198,9 @@ Result<GenerationRecord> parse_generation_json(std::string_view text, std::strin
   record.state_dtype = numerics.string("state_dtype");
   record.noise_dtype = numerics.string("noise_dtype");
   record.passes = numerics.string_or("passes", record.passes);
+  record.decode = numerics.string_or("decode", record.decode);
+  record.tile_size = numerics.integer_or("tile_size", record.tile_size);
+  record.tile_overlap = numerics.integer_or("tile_overlap", record.tile_overlap);
   record.backend = numerics.string("backend");
   record.device = numerics.string("device");
   auto model = top.object("model");

@@ -40,6 +40,9 @@ struct GenerationRecord {
   std::string state_dtype = "f32";  ///< latents between steps
   std::string noise_dtype = "f32";
   std::string passes = "default";  ///< what the programs went through: a text for opt::parse_pipeline
+  std::string decode = "auto";     ///< a name for decode_way_from_name
+  std::int64_t tile_size = 512;    ///< pixels, with "tiles"
+  std::int64_t tile_overlap = 64;  ///< likewise
   std::string backend;             ///< plug-in's name; empty when not known
   std::string device;              ///< what the backend calls it; empty when not known
 

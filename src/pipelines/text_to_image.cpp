@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "frontends/family.h"
 #include "ir/program_file.h"
+#include "pipelines/decode_choice.h"
 #include "pipelines/flow_schedule.h"
 #include "pipelines/optimize_chain.h"
 #include "pipelines/picture_size.h"
@@ -48,8 +49,10 @@ Status check_settings(const Model& model, const GenerationSettings& settings) {
 /// picture as numbers and as pixels. Kernels may need more for scratch.
 std::uint64_t least_bytes(const Chain& chain, const GenerationSettings& settings) {
   std::uint64_t arena = 0;
+  const bool in_parts = settings.decode.way == DecodeWay::kSlabs || settings.decode.way == DecodeWay::kTiles;
   for (const Stage* stage : {&chain.encode, &chain.step, &chain.decode})
-    arena = std::max(arena, plan::make_plan(stage->program).arena_bytes);
+    if (!in_parts || stage != &chain.decode)
+      arena = std::max(arena, plan::make_plan(stage->program).arena_bytes);
   const auto pixels =
       static_cast<std::uint64_t>(settings.width) * static_cast<std::uint64_t>(settings.height);
   return saturating_add<std::uint64_t>(arena, pixels * 3 * (sizeof(float) + 1));
@@ -126,7 +129,11 @@ class TextToImage::Implementation {
     DIF_ASSIGN(chain_, build_chain(model_, settings_));
     for (const Stage* stage : {&chain_.encode, &chain_.step, &chain_.decode})
       built_.emplace(stage->program.name, stage->program);
-    DIF_ASSIGN(passes_, optimize_chain(chain_, passes_for(settings_, context_->library())));
+    const opt::Pipeline pipeline = passes_for(settings_, context_->library());
+    DIF_ASSIGN(passes_, optimize_chain(chain_, pipeline));
+    const ir::Program& decode = chain_.decode.program;
+    decode_choice_.emplace(model_, settings_, built_.at(decode.name), decode, pipeline,
+                           context_->memory_cap_bytes());
     DIF_TRY(check_memory(chain_, settings_));
     end();
     if (settings_.conditioning.empty()) {
@@ -184,6 +191,7 @@ class TextToImage::Implementation {
     return {};
   }
   std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
+  const Decoder& decoder() const { return *decode_; }
   Result<SharedMemory> memory() const {
     DIF_ASSIGN(const runtime::PreparedReport now, decode_->report());
     SharedMemory memory;
@@ -401,12 +409,16 @@ class TextToImage::Implementation {
   Result<io::Image> decode(std::vector<std::byte> latents) {
     begin("decode", 0, "");
     image_.resize(static_cast<std::size_t>(3 * settings_.width * settings_.height));
-    const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
-    const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
-    const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image_)))};
-    trace(chain_.decode);
-    DIF_TRY(decode_->run(inputs, outputs));
+    const bool whole = decode_->way() == DecodeWay::kWhole;
+    if (settings_.traces) settings_.traces->begin(whole ? chain_.decode.program.name : "decode in parts");
+    DIF_TRY(decode_->run(latents, image_, settings_.allow_nonfinite));
     if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image_)))) {
+      if (!whole)
+        return fail(ErrorCode::kNonFinite,
+                    "decode: the picture holds NaN or infinity; --allow-nonfinite writes it anyway");
+      const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
+      const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
+      const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image_)))};
       const Status why = explain(chain_.decode, "decode", decode_, [&](PreparedProgram& program) {
         return program.run(inputs, outputs, {true});
       });
@@ -432,22 +444,59 @@ class TextToImage::Implementation {
     DIF_ASSIGN(auto prepared, prepare_program(stage.program, stage.constants));
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
-    const std::string& name = stage.program.name;
-    std::erase_if(programs_, [&](const ProgramReport& known) { return known.name == name; });
     std::optional<plan::PlanRecord> plan;
     if (settings_.record_plans) {
       DIF_ASSIGN(plan, record_plan(stage.program, memory, context_->library().name()));
     }
-    programs_.push_back({name, ir::fingerprint(built_.at(name)), ir::fingerprint(stage.program),
-                         passes_.at(name), ir::flops(stage.program), std::move(memory), spent.count(),
-                         std::move(plan)});
+    add_report(stage, ir::flops(stage.program), std::move(memory), spent.count(), std::move(plan));
+    return prepared;
+  }
+
+  /// In the place of what is known of that program.
+  ProgramReport& add_report(const Stage& stage, double flops, runtime::PreparedReport memory, double seconds,
+                            std::optional<plan::PlanRecord> plan) {
+    const std::string& name = stage.program.name;
+    std::erase_if(programs_, [&](const ProgramReport& known) { return known.name == name; });
+    programs_.push_back({name,
+                         ir::fingerprint(built_.at(name)),
+                         ir::fingerprint(stage.program),
+                         passes_.at(name),
+                         flops,
+                         std::move(memory),
+                         seconds,
+                         std::move(plan),
+                         {}});
     const auto position = [&](const ProgramReport& program) {
       return program.name == chain_.encode.program.name ? 0
              : program.name == chain_.step.program.name ? 1
                                                         : 2;
     };
     std::ranges::stable_sort(programs_, {}, position);
-    return prepared;
+    return *std::ranges::find(programs_, name, &ProgramReport::name);
+  }
+
+  Status prepare_decoder() {
+    const auto start = std::chrono::steady_clock::now();
+    DIF_ASSIGN(decode_, decode_choice_->make([&](const ir::Program& program) {
+      return prepare_program(program, chain_.decode.constants);
+    }));
+    const std::vector<DecodePart>& parts = decode_->parts();
+    double flops = 0;
+    for (const DecodePart& part : parts) flops += ir::flops(part.program) * static_cast<double>(part.runs);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    ProgramReport& report = add_report(chain_.decode, flops, memory_of(parts), spent.count(), {});
+    if (!settings_.record_plans) return ok();
+    for (const DecodePart& part : parts) {
+      DIF_ASSIGN(plan::PlanRecord plan, record_plan(part.program, part.memory, context_->library().name()));
+      plan.decisions.push_back({plan::DecisionKind::kTarget, plan::SubjectKind::kPlan, 0,
+                                fmt::format("decode {}", decode_way_name(decode_->way())),
+                                decode_->reason()});
+      if (&part == &parts.front())
+        report.plan = std::move(plan);
+      else
+        report.part_plans.push_back(std::move(plan));
+    }
+    return ok();
   }
 
   Result<std::unique_ptr<PreparedProgram>> prepare_program(const ir::Program& program,
@@ -477,12 +526,17 @@ class TextToImage::Implementation {
   Status prepare_loop_and_decoder() {
     if (step_ != nullptr && decode_ != nullptr) return ok();
     begin("prepare", 2, "program");
-    if (decode_ == nullptr) {
-      DIF_ASSIGN(decode_, prepare(chain_.decode));
-    }
+    if (decode_ == nullptr) DIF_TRY(prepare_decoder());
     advance(1);
     if (step_ == nullptr) {
-      DIF_ASSIGN(step_, prepare_beside_encoder(chain_.step));
+      auto step = prepare_beside_encoder(chain_.step);
+      if (!step && decode_choice_->give_way(step.error())) {
+        decode_.reset();
+        DIF_TRY(prepare_decoder());
+        step = prepare_beside_encoder(chain_.step);
+      }
+      if (!step) return tl::unexpected<Error>(std::move(step.error()));
+      step_ = std::move(*step);
     }
     end();
     return ok();
@@ -490,8 +544,8 @@ class TextToImage::Implementation {
 
   /// Runs the program as the frontend built it with a look at every operation, so that the message names the
   /// first bad one, with its module. It takes the place of `prepared`, which is gone afterwards.
-  template <class Run>
-  Status explain(const Stage& stage, std::string_view where, std::unique_ptr<PreparedProgram>& prepared,
+  template <class Prepared, class Run>
+  Status explain(const Stage& stage, std::string_view where, std::unique_ptr<Prepared>& prepared,
                  Run&& run_checked) {
     DIF_TRY(model_.check_files());  // a checkpoint that shrank reads as zeros
     prepared.reset();
@@ -517,6 +571,7 @@ class TextToImage::Implementation {
   Chain chain_;                               ///< after the passes
   std::map<std::string, ir::Program> built_;  ///< by name, before the passes
   ChainPasses passes_;
+  std::optional<DecodeChoice> decode_choice_;
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
   std::int64_t n_prompt_tokens_ = 0;
   std::vector<DeviceValue> embeds_;
@@ -524,7 +579,7 @@ class TextToImage::Implementation {
   std::optional<text::Tokenizer> tokenizer_;  ///< with keep_encoder after the first prompt
   std::unique_ptr<PreparedProgram> encoder_;  ///< likewise
   std::unique_ptr<PreparedProgram> step_;
-  std::unique_ptr<PreparedProgram> decode_;
+  std::unique_ptr<Decoder> decode_;
   std::vector<float> image_;  ///< as the decoder gives it; kept, because fresh pages cost more than a copy
   std::vector<StageTime> times_;
   std::vector<ProgramReport> programs_;
@@ -574,6 +629,9 @@ std::vector<OperationTime> TextToImage::operation_times(const ProgramReport& pro
 }
 Result<SharedMemory> TextToImage::memory() const {
   return implementation_->memory();
+}
+const Decoder& TextToImage::decoder() const {
+  return implementation_->decoder();
 }
 std::int64_t TextToImage::prompt_tokens() const {
   return implementation_->prompt_tokens();

@@ -15,6 +15,7 @@
 #include "io/host_tensor.h"
 #include "io/image.h"
 #include "opt/pipeline.h"
+#include "pipelines/decoder.h"
 #include "pipelines/noise_source.h"
 #include "pipelines/operation_times.h"
 #include "plan/plan_record.h"
@@ -35,6 +36,7 @@ struct GenerationSettings {
   DType vae_dtype = DType::kF32;    ///< arithmetic of the decoder
   DType state_dtype = DType::kF32;  ///< what latents are rounded to between steps
   DType noise_dtype = DType::kF32;
+  DecodeOptions decode;
   NoiseSource noise_source;
   /// What the programs go through before they are prepared; without: the default for the backend.
   std::optional<opt::Pipeline> passes;
@@ -81,6 +83,9 @@ struct ProgramReport {
   runtime::PreparedReport memory;
   double prepare_seconds = 0;            ///< the backend's part of it is in memory.details
   std::optional<plan::PlanRecord> plan;  ///< with GenerationSettings::record_plans
+  /// Likewise, of a decode in slabs: `plan` and the details of `memory` are those of its first program, here
+  /// are the others.
+  std::vector<plan::PlanRecord> part_plans;
 };
 
 /// What the programs of a chain share: what their plans need at the most, and what the context holds.
@@ -141,6 +146,8 @@ class TextToImage {
   std::vector<OperationTime> operation_times(const ProgramReport& program) const;
   Result<SharedMemory> memory() const;
   std::int64_t prompt_tokens() const;
+  /// Which way pictures are decoded, and why.
+  const Decoder& decoder() const;
 
  private:
   class Implementation;

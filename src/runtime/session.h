@@ -48,6 +48,8 @@ class Context {
   const BackendLibrary& library() const { return *library_; }
   const dif_backend_api& api() const { return library_->api(); }
   dif_context* handle() const { return handle_; }
+  /// As it was asked for; 0 = none.
+  std::uint64_t memory_cap_bytes() const { return options_.memory_cap_bytes; }
 
  private:
   Context(std::shared_ptr<const BackendLibrary> library, ContextOptions options)

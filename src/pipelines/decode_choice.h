@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dif/status.h"
+#include "frontends/model.h"
+#include "opt/pipeline.h"
+#include "pipelines/decoder.h"
+#include "pipelines/text_to_image.h"
+
+namespace dif {
+
+/// Which way a request is decoded, decided before its first step: as asked, or whole where that fits beside
+/// the denoiser, else in slabs.
+class DecodeChoice {
+ public:
+  /// `built` is the decode as the frontend made it, `optimised` after `passes`; both outlive the choice, as
+  /// do model and settings. `memory_cap_bytes` 0: none.
+  DecodeChoice(const frontends::Model& model, const GenerationSettings& settings, const ir::Program& built,
+               const ir::Program& optimised, opt::Pipeline passes, std::uint64_t memory_cap_bytes);
+
+  /// Errors: OutOfMemory, Declined (slabs of a program that is not cut into them), InvalidInput (tiles).
+  Result<std::unique_ptr<Decoder>> make(const PrepareProgram& prepare);
+  /// The denoiser does not fit beside the decoder that was made: whether slabs would be another try. Then
+  /// make() gives those, once the decoder is gone.
+  bool give_way(const Error& error);
+
+ private:
+  Result<std::unique_ptr<Decoder>> make_slabs(const PrepareProgram& prepare);
+  Result<std::unique_ptr<Decoder>> make_tiles(const PrepareProgram& prepare);
+
+  const frontends::Model& model_;
+  const GenerationSettings& settings_;
+  const ir::Program &built_, &optimised_;
+  const opt::Pipeline passes_;
+  const std::uint64_t memory_cap_bytes_;
+  DecodeWay way_;
+  std::string reason_;
+};
+
+/// A sentence for people: "decode whole: it fits", "decode in slabs: ...".
+std::string decode_text(const Decoder& decoder);
+
+}  // namespace dif
