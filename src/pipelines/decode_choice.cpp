@@ -6,13 +6,18 @@
 
 namespace dif {
 
+namespace {
+/// Below, smaller slabs would free nothing that a denoiser could use.
+constexpr std::uint64_t kLeastSlabBytes = 64 << 20;
+}  // namespace
+
 DecodeChoice::DecodeChoice(const frontends::Model& model, const GenerationSettings& settings,
-                           const ir::Program& built, const ir::Program& optimised, opt::Pipeline passes,
+                           const ir::Program& built, const frontends::Chain& chain, opt::Pipeline passes,
                            std::uint64_t memory_cap_bytes)
     : model_(model),
       settings_(settings),
       built_(built),
-      optimised_(optimised),
+      chain_(chain),
       passes_(std::move(passes)),
       memory_cap_bytes_(memory_cap_bytes),
       way_(settings.decode.way),
@@ -21,7 +26,7 @@ DecodeChoice::DecodeChoice(const frontends::Model& model, const GenerationSettin
 Result<std::unique_ptr<Decoder>> DecodeChoice::make(const PrepareProgram& prepare) {
   if (way_ == DecodeWay::kSlabs) return make_slabs(prepare);
   if (way_ == DecodeWay::kTiles) return make_tiles(prepare);
-  auto whole = make_whole_decoder(optimised_, reason_, prepare);
+  auto whole = make_whole_decoder(chain_.decode.program, reason_, prepare);
   if (whole || !give_way(whole.error())) return whole;
   auto slabs = make_slabs(prepare);
   if (!slabs && slabs.error().code == ErrorCode::kDeclined) return whole;  // its error says what is missing
@@ -29,7 +34,8 @@ Result<std::unique_ptr<Decoder>> DecodeChoice::make(const PrepareProgram& prepar
 }
 
 bool DecodeChoice::give_way(const Error& error) {
-  if (way_ != DecodeWay::kAuto || error.code != ErrorCode::kOutOfMemory) return false;
+  if (settings_.decode.way != DecodeWay::kAuto || error.code != ErrorCode::kOutOfMemory) return false;
+  if (way_ == DecodeWay::kSlabs) return (slab_bytes_ /= 2) >= kLeastSlabBytes;
   way_ = DecodeWay::kSlabs;
   reason_ = "in one piece it does not fit: " + error.message;
   return true;
@@ -39,9 +45,10 @@ bool DecodeChoice::give_way(const Error& error) {
 Result<std::unique_ptr<Decoder>> DecodeChoice::make_slabs(const PrepareProgram& prepare) {
   opt::Pipeline exact = passes_;
   std::erase_if(exact, [](const opt::Pass* pass) { return !pass->exact; });
-  ir::Program program = exact.size() == passes_.size() ? optimised_ : built_;
+  ir::Program program = exact.size() == passes_.size() ? chain_.decode.program : built_;
   if (exact.size() != passes_.size()) DIF_TRY(opt::run(program, exact));
-  return make_slab_decoder(program, slab_bytes(program, memory_cap_bytes_), reason_, prepare);
+  if (slab_bytes_ == 0) slab_bytes_ = slab_bytes(program, memory_cap_bytes_, chain_.step.program);
+  return make_slab_decoder(program, slab_bytes_, reason_, prepare);
 }
 
 Result<std::unique_ptr<Decoder>> DecodeChoice::make_tiles(const PrepareProgram& prepare) {

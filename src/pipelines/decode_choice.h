@@ -16,15 +16,15 @@ namespace dif {
 /// the denoiser, else in slabs.
 class DecodeChoice {
  public:
-  /// `built` is the decode as the frontend made it, `optimised` after `passes`; both outlive the choice, as
-  /// do model and settings. `memory_cap_bytes` 0: none.
+  /// `built` is the decode as the frontend made it, `chain` after `passes`; both outlive the choice, as do
+  /// model and settings. `memory_cap_bytes` 0: none.
   DecodeChoice(const frontends::Model& model, const GenerationSettings& settings, const ir::Program& built,
-               const ir::Program& optimised, opt::Pipeline passes, std::uint64_t memory_cap_bytes);
+               const frontends::Chain& chain, opt::Pipeline passes, std::uint64_t memory_cap_bytes);
 
   /// Errors: OutOfMemory, Declined (slabs of a program that is not cut into them), InvalidInput (tiles).
   Result<std::unique_ptr<Decoder>> make(const PrepareProgram& prepare);
-  /// The denoiser does not fit beside the decoder that was made: whether slabs would be another try. Then
-  /// make() gives those, once the decoder is gone.
+  /// The denoiser does not fit beside the decoder that was made: whether there is another try, slabs or
+  /// smaller ones. Then make() gives those, once the decoder is gone.
   bool give_way(const Error& error);
 
  private:
@@ -33,11 +33,13 @@ class DecodeChoice {
 
   const frontends::Model& model_;
   const GenerationSettings& settings_;
-  const ir::Program &built_, &optimised_;
+  const ir::Program& built_;
+  const frontends::Chain& chain_;
   const opt::Pipeline passes_;
   const std::uint64_t memory_cap_bytes_;
   DecodeWay way_;
   std::string reason_;
+  std::uint64_t slab_bytes_ = 0;  ///< 0: not chosen yet
 };
 
 /// A sentence for people: "decode whole: it fits", "decode in slabs: ...".

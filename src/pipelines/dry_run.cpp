@@ -116,15 +116,14 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
   const ir::Program built_decode = chain.decode.program;
   DIF_TRY(optimize_chain(chain, passes));
   const bool guided = guidance_is_active(model, settings.guidance);
-  DecodeChoice choice(model, settings, built_decode, chain.decode.program, passes,
-                      context->memory_cap_bytes());
+  DecodeChoice choice(model, settings, built_decode, chain, passes, context->memory_cap_bytes());
   std::unique_ptr<runtime::PreparedProgram> encoder, denoiser;
   std::unique_ptr<Decoder> decoder;
   DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1, encoder));
   encoder.reset();
   DIF_ASSIGN(PlannedProgram decode, plan_decode(chain.decode, context, n_pictures, choice, decoder));
   auto step = plan_stage(chain.step, context, settings.steps * n_pictures, denoiser);
-  if (!step && choice.give_way(step.error())) {
+  while (!step && choice.give_way(step.error())) {
     DIF_ASSIGN(decode, plan_decode(chain.decode, context, n_pictures, choice, decoder));
     step = plan_stage(chain.step, context, settings.steps * n_pictures, denoiser);
   }

@@ -1,11 +1,16 @@
 #include "pipelines/host_image.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/check.h"
+#include "base/checked_math.h"
 #include "base/parallel.h"
 #include "io/host_tensor.h"
 
@@ -14,9 +19,13 @@ namespace dif {
 namespace {
 
 constexpr std::size_t kMostThreads = 16;
-/// Channels whose sums stay in registers while positions pass by, and positions that stay in the cache while
-/// channels do.
-constexpr std::int64_t kChannels = 8, kPositions = 256;
+/// Positions that stay in the cache while all channels are read.
+constexpr std::int64_t kPositions = 256;
+
+/// Eight elements, and their sums: what compilers make vector instructions of.
+constexpr std::int64_t kLanes = 8;
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
+using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
 
 float decode(std::uint16_t bf16) {
   return std::bit_cast<float>(std::uint32_t{bf16} << 16);
@@ -25,20 +34,20 @@ float decode(float value) {
   return value;
 }
 
-/// Sums of `kChannels` channels over positions that lie `stride` elements apart.
-template <class T>
-void add_positions(const T* x, std::int64_t n, std::int64_t stride, double* values, double* squares) {
-  double value[kChannels] = {}, square[kChannels] = {};
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t c = 0; c < kChannels; ++c) {
-      const double v = decode(x[i * stride + c]);
-      value[c] += v;
-      square[c] += v * v;
-    }
-  for (std::int64_t c = 0; c < kChannels; ++c) {
-    values[c] += value[c];
-    squares[c] += square[c];
-  }
+Doubles load(const std::uint16_t* x) {
+  using Shorts = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
+  using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+  Shorts bits;
+  std::memcpy(&bits, x, sizeof(bits));
+  const Words words = __builtin_convertvector(bits, Words) << 16;
+  Floats floats;
+  std::memcpy(&floats, &words, sizeof(floats));
+  return __builtin_convertvector(floats, Doubles);
+}
+Doubles load(const float* x) {
+  Floats floats;
+  std::memcpy(&floats, x, sizeof(floats));
+  return __builtin_convertvector(floats, Doubles);
 }
 
 /// Sums of each channel of a row [width, channels].
@@ -49,8 +58,18 @@ void add_channels_last(const T* row, std::int64_t width, std::int64_t channels, 
     const std::int64_t n = std::min(kPositions, width - first);
     const T* const x = row + first * channels;
     std::int64_t c = 0;
-    for (; c + kChannels <= channels; c += kChannels)
-      add_positions(x + c, n, channels, values + c, squares + c);
+    for (; c + kLanes <= channels; c += kLanes) {
+      Doubles value = {}, square = {};
+      for (std::int64_t i = 0; i < n; ++i) {
+        const Doubles v = load(x + i * channels + c);
+        value += v;
+        square += v * v;
+      }
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        values[c + lane] += value[lane];
+        squares[c + lane] += square[lane];
+      }
+    }
     for (; c < channels; ++c)
       for (std::int64_t i = 0; i < n; ++i) {
         const double v = decode(x[i * channels + c]);
@@ -63,32 +82,67 @@ void add_channels_last(const T* row, std::int64_t width, std::int64_t channels, 
 /// Sums of a row of one channel.
 template <class T>
 void add_plane(const T* row, std::int64_t width, double& values, double& squares) {
-  double value[kChannels] = {}, square[kChannels] = {};
+  Doubles value = {}, square = {};
   std::int64_t i = 0;
-  for (; i + kChannels <= width; i += kChannels)
-    for (std::int64_t c = 0; c < kChannels; ++c) {
-      const double v = decode(row[i + c]);
-      value[c] += v;
-      square[c] += v * v;
-    }
+  for (; i + kLanes <= width; i += kLanes) {
+    const Doubles v = load(row + i);
+    value += v;
+    square += v * v;
+  }
   for (; i < width; ++i) {
     const double v = decode(row[i]);
     values += v;
     squares += v * v;
   }
-  for (std::int64_t c = 0; c < kChannels; ++c) {
-    values += value[c];
-    squares += square[c];
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    values += value[lane];
+    squares += square[lane];
   }
 }
 
 }  // namespace
 
-HostImage::HostImage(const ir::TensorType& type, int row_axis)
+ImageMemory::Block ImageMemory::take(std::size_t bytes) {
+  std::ranges::sort(unused_, {}, &Block::bytes);
+  const auto found = std::ranges::lower_bound(unused_, bytes, {}, &Block::bytes);
+  if (found != unused_.end()) {
+    Block block = std::move(*found);
+    unused_.erase(found);
+    return block;
+  }
+  if (!unused_.empty()) unused_.pop_back();
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  Block block;
+  block.bytes = align_up(std::max<std::size_t>(bytes, 1), bytes < kHugePage ? 64 : kHugePage);
+  block.data.reset(
+      static_cast<std::byte*>(std::aligned_alloc(bytes < kHugePage ? 64 : kHugePage, block.bytes)));
+  if (block.data == nullptr) throw std::bad_alloc();
+  if (bytes < kHugePage) return block;
+  madvise(block.data.get(), block.bytes, MADV_HUGEPAGE);
+  parallel_for(block.bytes / kHugePage, kMostThreads, [&](std::size_t i) {
+    for (std::size_t at = 0; at < kHugePage; at += 4096) block.data.get()[i * kHugePage + at] = std::byte();
+  });
+  return block;
+}
+
+HostImage::HostImage(const ir::TensorType& type, int row_axis, ImageMemory& memory)
     : type_(type),
       row_axis_(row_axis),
-      data_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(type.bytes()))) {
+      memory_(&memory),
+      block_(memory.take(static_cast<std::size_t>(type.bytes()))) {
   DIF_CHECK(type.rank() == 4 && type.dim(0) == 1 && (row_axis == 1 || row_axis == 2));
+}
+
+HostImage& HostImage::operator=(HostImage&& other) noexcept {
+  std::swap(type_, other.type_);
+  std::swap(row_axis_, other.row_axis_);
+  std::swap(memory_, other.memory_);
+  std::swap(block_, other.block_);
+  return *this;
+}
+
+HostImage::~HostImage() {
+  if (block_.data != nullptr) memory_->give(std::move(block_));
 }
 
 std::size_t HostImage::row_bytes() const {
@@ -112,8 +166,8 @@ void HostImage::read(const opt::Rows& rows, std::span<std::byte> to) const {
   std::byte* next = to.data();
   for (std::int64_t plane = 0; plane < planes(); ++plane) {
     std::memset(next, 0, before);
-    std::memcpy(next + before, data_.get() + static_cast<std::size_t>(plane * height() + inside.begin) * row,
-                length);
+    std::memcpy(next + before,
+                block_.data.get() + static_cast<std::size_t>(plane * height() + inside.begin) * row, length);
     std::memset(next + before + length, 0, after);
     next += before + length + after;
   }
@@ -122,7 +176,7 @@ void HostImage::read(const opt::Rows& rows, std::span<std::byte> to) const {
 void HostImage::write(const opt::Rows& rows, std::span<const std::byte> from) {
   const std::size_t row = row_bytes(), length = static_cast<std::size_t>(rows.count()) * row;
   for (std::int64_t plane = 0; plane < planes(); ++plane)
-    std::memcpy(data_.get() + static_cast<std::size_t>(plane * height() + rows.begin) * row,
+    std::memcpy(block_.data.get() + static_cast<std::size_t>(plane * height() + rows.begin) * row,
                 from.data() + static_cast<std::size_t>(plane) * length, length);
 }
 
@@ -145,7 +199,8 @@ void GroupSums::add_row(const HostImage& image, std::int64_t row) {
   const std::size_t row_bytes = image.row_bytes();
   const auto bytes_at = [&](std::int64_t plane) {
     return std::span<const std::byte>(
-        image.data_.get() + static_cast<std::size_t>(plane * image.height() + row) * row_bytes, row_bytes);
+        image.block_.data.get() + static_cast<std::size_t>(plane * image.height() + row) * row_bytes,
+        row_bytes);
   };
   for (std::int64_t plane = 0; plane < image.planes(); ++plane) {
     const std::span<const std::byte> bytes = bytes_at(plane);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,17 +12,39 @@
 
 namespace dif {
 
+/// Memory of images that comes again: the system hands out and clears fresh pages more slowly than a device
+/// fills them.
+class ImageMemory {
+ public:
+  struct Block {
+    struct Free {
+      void operator()(std::byte* data) const { std::free(data); }
+    };
+    std::unique_ptr<std::byte, Free> data;
+    std::size_t bytes = 0;
+  };
+
+  /// The smallest block that holds `bytes`, or a new one, in the place of one that is too small.
+  Block take(std::size_t bytes);
+  void give(Block block) { unused_.push_back(std::move(block)); }
+
+ private:
+  std::vector<Block> unused_;
+};
+
 /// An image of one picture, [1, H, W, C] or [1, C, H, W], in host memory.
 class HostImage {
  public:
-  HostImage() = default;
-  /// Its bytes are what they are.
-  HostImage(const ir::TensorType& type, int row_axis);
+  /// Its bytes are what they are. `memory` outlives it.
+  HostImage(const ir::TensorType& type, int row_axis, ImageMemory& memory);
+  HostImage(HostImage&&) = default;
+  HostImage& operator=(HostImage&& other) noexcept;
+  ~HostImage();
 
   const ir::TensorType& type() const { return type_; }
   std::int64_t height() const { return type_.dim(row_axis_); }
   bool channels_last() const { return row_axis_ == 1; }
-  std::span<std::byte> bytes() { return {data_.get(), static_cast<std::size_t>(type_.bytes())}; }
+  std::span<std::byte> bytes() { return {block_.data.get(), static_cast<std::size_t>(type_.bytes())}; }
 
   /// The rows where they lie; nothing when they lie apart or not all of them exist.
   std::span<std::byte> where(const opt::Rows& rows);
@@ -36,7 +59,8 @@ class HostImage {
 
   ir::TensorType type_;
   int row_axis_ = 1;
-  std::unique_ptr<std::byte[]> data_;
+  ImageMemory* memory_ = nullptr;
+  ImageMemory::Block block_;
 };
 
 /// The statistics of a group norm over an image that comes row by row. Each row has sums of its own, in f64,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <map>
 
 #include "base/checked_math.h"
@@ -103,7 +104,7 @@ class SlabDecoder final : public Decoder {
 
   HostImage& add_image(ValueId value) {
     const ir::TensorType& type = program_.type(value);
-    return images_.insert_or_assign(value, HostImage(type, stages_->row_axis(value))).first->second;
+    return images_.insert_or_assign(value, HostImage(type, stages_->row_axis(value), memory_)).first->second;
   }
 
   Status run_first(std::span<std::byte> latents) {
@@ -132,12 +133,18 @@ class SlabDecoder final : public Decoder {
       open_sums(output.value);
     }
     std::int64_t done = 0;
+    std::future<void> summing;  // beside the device, which is busy with other rows
     for (const std::int64_t first : first_rows(slab.outputs.front().height, layout_.rows[i])) {
+      if (first < done && summing.valid()) summing.get();
       DIF_TRY(run_slab(stage, first, statistics));
+      if (summing.valid()) summing.get();
       const Rows fresh = {done, first + layout_.rows[i]};
-      for (const SlabProgram::Image& output : slab.outputs) add_to_sums(output.value, fresh);
+      summing = std::async([&, fresh] {
+        for (const SlabProgram::Image& output : slab.outputs) add_to_sums(output.value, fresh);
+      });
       done = fresh.end;
     }
+    if (summing.valid()) summing.get();
     return ok();
   }
 
@@ -240,6 +247,7 @@ class SlabDecoder final : public Decoder {
   std::optional<ImageStages> stages_;
   std::unique_ptr<PreparedProgram> first_;
   std::vector<Prepared> slabs_;
+  ImageMemory memory_;
   std::map<ValueId, HostImage> images_;
   std::map<OpId, GroupSums> statistics_;
   bool allow_nonfinite_ = false;
@@ -285,9 +293,11 @@ Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, s
   }
 }
 
-std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes) {
+std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes,
+                         const ir::Program& denoiser) {
   const std::uint64_t whole = bytes_of(program);
-  return (memory_cap_bytes == 0 ? whole : std::min(whole, memory_cap_bytes)) / kShare;
+  if (memory_cap_bytes == 0) return whole / kShare;
+  return std::min(whole, std::max(memory_cap_bytes / kShare, bytes_of(denoiser) / 2));
 }
 
 }  // namespace dif

@@ -36,8 +36,10 @@ Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, c
 Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, std::uint64_t bytes,
                                                    const std::string& reason, const PrepareProgram& prepare);
 
-/// What slabs are made for: a quarter of the cap, or of what the decode would take in one piece where there
-/// is no cap, or where that is less.
-std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes);
+/// What slabs are made for: a quarter of the cap, or half of what the denoiser, whose memory it is before,
+/// takes by the same arithmetic, where that is more; without a cap a quarter of what the decode takes in one
+/// piece.
+std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes,
+                         const ir::Program& denoiser);
 
 }  // namespace dif

@@ -219,7 +219,9 @@ INSTANTIATE_TEST_SUITE_P(OfBothLayouts, Slabs,
 
 TEST(GroupSums, HaveTheSameBitsHoweverManyRowsComeAtATime) {
   for (const int row_axis : {1, 2}) {
-    HostImage image({DType::kF32, row_axis == 1 ? Shape{1, 9, 21, 12} : Shape{1, 12, 9, 21}}, row_axis);
+    ImageMemory memory;
+    HostImage image({DType::kF32, row_axis == 1 ? Shape{1, 9, 21, 12} : Shape{1, 12, 9, 21}}, row_axis,
+                    memory);
     const std::vector<float> values = numbers(9 * 21 * 12, 1);
     std::ranges::copy(std::as_bytes(std::span(values)), image.bytes().begin());
     const auto statistics = [&](const std::vector<opt::Rows>& parts) {
@@ -238,6 +240,21 @@ TEST(GroupSums, HaveTheSameBitsHoweverManyRowsComeAtATime) {
     }
     EXPECT_FLOAT_EQ(statistics({{0, 9}})[11], static_cast<float>(mean));
   }
+}
+
+TEST(ImageMemory, ComesAgainWhereItIsLargeEnough) {
+  ImageMemory memory;
+  const std::byte* first = nullptr;
+  {
+    const HostImage image({DType::kF32, {1, 8, 8, 8}}, 1, memory);
+    HostImage other({DType::kF32, {1, 8, 8, 4}}, 1, memory);
+    first = other.bytes().data();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 64, 0U);
+  }
+  HostImage small({DType::kF32, {1, 8, 8, 3}}, 1, memory);
+  EXPECT_EQ(small.bytes().data(), first) << "the smallest that is large enough";
+  HostImage large({DType::kF32, {1, 1024, 1024, 1}}, 1, memory);
+  std::ranges::fill(large.bytes(), std::byte{1});
 }
 
 }  // namespace

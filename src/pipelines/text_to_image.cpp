@@ -131,8 +131,7 @@ class TextToImage::Implementation {
       built_.emplace(stage->program.name, stage->program);
     const opt::Pipeline pipeline = passes_for(settings_, context_->library());
     DIF_ASSIGN(passes_, optimize_chain(chain_, pipeline));
-    const ir::Program& decode = chain_.decode.program;
-    decode_choice_.emplace(model_, settings_, built_.at(decode.name), decode, pipeline,
+    decode_choice_.emplace(model_, settings_, built_.at(chain_.decode.program.name), chain_, pipeline,
                            context_->memory_cap_bytes());
     DIF_TRY(check_memory(chain_, settings_));
     end();
@@ -530,7 +529,7 @@ class TextToImage::Implementation {
     advance(1);
     if (step_ == nullptr) {
       auto step = prepare_beside_encoder(chain_.step);
-      if (!step && decode_choice_->give_way(step.error())) {
+      while (!step && decode_choice_->give_way(step.error())) {
         decode_.reset();
         DIF_TRY(prepare_decoder());
         step = prepare_beside_encoder(chain_.step);

@@ -67,6 +67,36 @@ TEST_F(Generate, PassesChangeThePathAndNotThePicture) {
   refuse({"a red apple", "--passes", "hoist"}, 2, "there is no pass \"hoist\"");
 }
 
+TEST_F(Generate, DecodesInTheWayThatIsAskedAndRecordsTiles) {
+  const auto drawn = [&](const std::string& name, const Arguments& more) {
+    succeed("dif", Arguments{"generate", "-o", name, "--quiet", "--backend", "reference"} + more);
+    const auto image = io::read_png(path(name));
+    return image ? image->pixels : std::vector<std::uint8_t>();
+  };
+  const Arguments request = {"a red apple", "--size", "16x32", "--steps", "1", "--text-tokens", "32"};
+  const auto whole = drawn("whole.png", request + Arguments{"--decode", "whole"});
+  const auto slabs = drawn(
+      "slabs.png", request + Arguments{"--decode", "slabs", "--plan-out", "plans", "--report", "report"});
+  ASSERT_EQ(slabs.size(), whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(slabs[i], whole[i], 1);
+  const nlohmann::json report = nlohmann::json::parse(read_text(path("report")));
+  EXPECT_EQ(report.at("decode").at("way"), "slabs");
+  EXPECT_EQ(report.at("decode").at("reason"), "as asked");
+  EXPECT_GT(report.at("decode").at("programs").size(), 2U);
+  EXPECT_NE(succeed("difplan", {"show", "plans/decode.difplan"}).find("decode slabs"), std::string::npos);
+  const auto tiles = drawn(
+      "tiles.png", request + Arguments{"--decode", "tiles", "--tile-size", "16", "--tile-overlap", "0"});
+  EXPECT_NE(tiles, whole);
+  EXPECT_EQ(drawn("again.png", {"--from", "tiles.png"}), tiles);
+  EXPECT_NE(succeed("dif", Arguments{"generate", "--dry-run", "--decode", "slabs", "--backend", "reference"} +
+                               request)
+                .find("decode in slabs"),
+            std::string::npos);
+  refuse({"a red apple", "--tile-size", "32"}, 2, "which is not asked for");
+  refuse({"a red apple", "--decode", "tiles", "--tile-size", "40"}, 2,
+         "--tile-size 40: expected a multiple of 16");
+}
+
 TEST_F(Generate, ABatchIsTheSinglePicturesWithSeedsCountedUp) {
   EXPECT_EQ(draw({"a red apple", "-o", "out.png", "--seed", "7", "--batch", "2", "--no-metadata"}),
             "out-0.png\nout-1.png\n");
