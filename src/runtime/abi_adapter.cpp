@@ -598,6 +598,7 @@ dif_backend_api common_api(const BackendDefinition& definition) {
     return guarded(error, [&]() -> Status {
       const std::uint32_t size = report->struct_size;
       DIF_TRY(check_size(size, offsetof(dif_report, context_arena_bytes), "dif_report"));
+      DIF_TRY(prepared->executor->finish_loading());
       const ExecutorReport& found = prepared->executor->report();
       const dif_context& context = *prepared->context;
       dif_report result = {};

@@ -356,7 +356,8 @@ Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const
   std::vector<GroupOp> ops;
   for (const ir::OpId id : group.ops) {
     const ir::Op& op = program_.ops[id];
-    step.description += (step.description.empty() ? "" : "+") + std::string(op.def->name);
+    if (!step.description.empty()) step.description += '+';
+    step.description += op.def->name;
     step.flop += ir::flops(views_[id]);
     GroupOp member = {&views_[id], {}, kNoOutput};
     for (const ir::ValueId operand : op.operands) {
@@ -476,10 +477,6 @@ void Executor::make_report(const ExecutorOptions& options, double seconds) {
   if (!groups.empty()) details["groups"] = std::move(groups);
   if (!ends.empty()) details["group_ends"] = std::move(ends);
   if (!streamed.empty()) details["streamed"] = std::move(streamed);
-  if (loading_.bytes != 0)
-    details["loading"] = {
-        {"bytes", loading_.bytes}, {"direct_bytes", loading_.direct_bytes}, {"seconds", loading_.seconds}};
-  if (loading_.refused_bytes != 0) details["loading"]["refused_bytes"] = loading_.refused_bytes;
   if (residency_) {
     const plan::ResidencyRequest& request = residency_->request;
     details["residency"] = {{"budget_bytes", request.budget_bytes},
@@ -490,6 +487,7 @@ void Executor::make_report(const ExecutorOptions& options, double seconds) {
                             {"ring_bytes", residency_->ring_bytes}};
   }
   report_.details = details.dump();
+  if (loading_.bytes != 0) add_loading(report_.details);
   if (late_ && plan_only_)
     arena_.plan(report_.arena_bytes, report_.workspace_bytes,
                 static_cast<std::int64_t>(report_.resident_bytes));
@@ -648,7 +646,8 @@ Status Executor::start(std::span<const BufferView> inputs, std::span<const Buffe
   if (one_by_one) DIF_TRY(take_apart());
   const plan::Plan& plan = one_by_one ? apart_->plan : plan_;
   DIF_TRY(arena_.reserve(plan.arena_bytes, one_by_one ? apart_->workspace_bytes : report_.workspace_bytes));
-  DIF_TRY(load_pending());
+  DIF_TRY(load_pending(false));
+  DIF_TRY(finish_loading());
   std::vector<BufferView> places = fixed_places_;
   for (std::size_t i = 0; i < inputs.size(); ++i) places[program_.inputs[i]] = inputs[i];
   const BufferView arena = arena_.arena();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,6 +22,12 @@
 #include "runtime/weight_stream.h"
 
 namespace dif::runtime {
+
+/// What loading brought to the device, in how many seconds, and how much of it past the page cache.
+struct Loading {
+  std::uint64_t bytes = 0, direct_bytes = 0, refused_bytes = 0;
+  double seconds = 0;
+};
 
 /// Memory that all programs of one context take turns with: one run at a time, so the largest need is enough.
 class SharedArena {
@@ -43,8 +50,11 @@ class SharedArena {
   std::uint64_t run_memory_bytes() const { return run_memory_.bytes(); }
   /// As many in pinned host memory. Pre: the device has a copy lane.
   Result<std::byte*> pinned_run_memory(std::uint64_t bytes);
-  /// With pinned buffers for `bytes`, or as many as the options allow. Pre: the device has a copy lane.
+  /// With pinned buffers for `bytes`, or as many as the options allow, once nobody else loads with it. Pre:
+  /// the device has a copy lane.
   Result<Uploader*> uploader(const WeightOptions& options, std::uint64_t bytes);
+  /// A program that loads on a thread of its own: the uploader is that one's until it is done.
+  void lend_uploader(std::shared_future<Result<Loading>> load) { lent_ = std::move(load); }
   /// What a program that is only planned would take: the next one is planned beside it. Its weights count
   /// while it lives (a negative number takes them back), the largest arena and workspace remain.
   void plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes, std::int64_t resident_bytes);
@@ -66,6 +76,7 @@ class SharedArena {
   DeviceBuffer run_memory_;
   PinnedBuffer pinned_run_memory_;
   std::unique_ptr<Uploader> uploader_;
+  std::shared_future<Result<Loading>> lent_;
   std::uint32_t n_buffers_ = 0;
   std::uint64_t planned_arena_bytes_ = 0, planned_workspace_bytes_ = 0, planned_resident_bytes_ = 0;
   std::uint64_t run_bytes_ = 0;
@@ -127,8 +138,9 @@ struct ExecutorReport {
 class Executor {
  public:
   /// Takes the program; constants[i] belongs to program.constants[i] and stays valid while the executor lives
-  /// or until options.release(i). Errors: Declined (an operation without a kernel; all of them are named),
-  /// OutOfMemory, ...
+  /// or until options.release(i). Without a budget and without release, weights may still be on their way to
+  /// a device with a copy lane when this returns. Errors: Declined (an operation without a kernel; all of
+  /// them are named), OutOfMemory, ...
   static Result<std::unique_ptr<Executor>> prepare(ir::Program program, std::vector<HostConstant> constants,
                                                    Device& device, SharedArena& arena,
                                                    const ExecutorOptions& options);
@@ -144,6 +156,9 @@ class Executor {
   Status start(std::span<const BufferView> inputs, std::span<const BufferView> outputs,
                const RunHooks& hooks);
   Status complete();
+  /// Waits for weights that are on their way, as the first run does; the report says how long they took.
+  /// Errors: Io (a file that shrank), ...
+  Status finish_loading();
 
   const ir::Program& program() const { return program_; }
   const plan::Plan& plan() const { return plan_; }
@@ -231,8 +246,10 @@ class Executor {
   Result<std::vector<ir::ValueId>> constants_to_keep(const plan::WeightUse& use) const;
   Status list_fold(ir::ValueId root);
   Status decide_residency(const ExecutorOptions& options, std::uint64_t workspace_bytes);
-  Status load_weights();
-  Status load_pending();
+  Status load_weights(const ExecutorOptions& options);
+  Result<Loading> bring(std::vector<Transfer> transfers, std::uint64_t bytes);
+  Status load_pending(bool beside);
+  void add_loading(std::string& details) const;
   Status compute(ir::ValueId root, BufferView to);
   std::vector<Transfer> transfers_of(ir::ValueId root, BufferView to) const;
   Status keep_on_host();
@@ -299,12 +316,9 @@ class Executor {
   std::vector<HostSource> sources_;  ///< per value: of constants, and of computed ones kept on the host
   std::vector<Placed> placed_;       ///< per root value
   std::optional<plan::Residency> residency_;
-  std::vector<Transfer> pending_;  ///< resident weights that the first run fetches
-  /// What loading brought to the device, in how many seconds, and how much of it past the page cache.
-  struct Loading {
-    std::uint64_t bytes = 0, direct_bytes = 0, refused_bytes = 0;
-    double seconds = 0;
-  };
+  std::vector<Transfer> pending_;             ///< resident weights that the first run fetches
+  std::shared_future<Result<Loading>> load_;  ///< of weights that are on their way
+  Uploader* loader_ = nullptr;                ///< which brings them
   Loading loading_;
   std::map<ir::ValueId, DeviceBuffer> shared_folds_;  ///< while folded values are computed
   std::uint64_t past_direct_bytes_ = 0;               ///< of streams that are gone

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <nlohmann/json.hpp>
+#include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "base/checked_math.h"
 #include "plan/constant_bytes.h"
@@ -34,6 +37,8 @@ Result<Uploader*> SharedArena::uploader(const WeightOptions& options, std::uint6
   const std::uint64_t useful = bytes / WeightOptions::kStagingBufferBytes + 1;
   const auto wanted =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(useful, 2, std::max(options.n_buffers, 2U)));
+  if (lent_.valid()) lent_.wait();
+  lent_ = {};
   if (uploader_ == nullptr || n_buffers_ < wanted) {
     uploader_.reset();
     UploaderOptions chosen;
@@ -62,6 +67,11 @@ void SharedArena::leave(bool frees) {
 }
 
 Executor::~Executor() {
+  if (load_.valid()) {
+    // Until it is done nobody else has its uploader, or replaces it.
+    if (load_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) loader_->stop();
+    load_.wait();
+  }
   if (late_ && plan_only_) arena_.plan(0, 0, -static_cast<std::int64_t>(report_.resident_bytes));
   arena_.leave(late_ && (device_.cap_bytes() != 0 || weights_.budget_bytes != 0));
 }
@@ -155,7 +165,7 @@ Status Executor::place_weights(const ExecutorOptions& options) {
   device_stand_in_ = DeviceBuffer();
   if (plan_only_) return ok();
   DIF_TRY(arena_.reserve(plan_.arena_bytes, workspace_bytes));
-  DIF_TRY(load_weights());
+  DIF_TRY(load_weights(options));
   DIF_TRY(keep_on_host());
   release_read(options);
   return ok();
@@ -276,7 +286,7 @@ Status Executor::compute(ir::ValueId root, BufferView to) {
 }
 
 /// Resident weights lie in one block, so that they take the bytes that were counted.
-Status Executor::load_weights() {
+Status Executor::load_weights(const ExecutorOptions& options) {
   std::uint64_t total = 0;
   std::vector<std::uint64_t> offsets(placed_.size());
   for (ir::ValueId id = 0; id < placed_.size(); ++id) {
@@ -313,21 +323,56 @@ Status Executor::load_weights() {
   std::ranges::sort(pending_, {}, [](const Transfer& transfer) {
     return std::tuple(transfer.from.fd, transfer.from.file_offset, transfer.from.data);
   });
-  return weights_.lazy ? ok() : load_pending();
+  if (weights_.lazy) return ok();
+  const bool all_fit = weights_.budget_bytes == 0 && device_.cap_bytes() == 0;
+  return load_pending(all_fit && !options.release);
 }
 
-Status Executor::load_pending() {
+Result<Loading> Executor::bring(std::vector<Transfer> transfers, std::uint64_t bytes) {
+  const std::uint64_t direct_before = loader_->direct_bytes(), refused_before = loader_->refused_bytes();
+  const auto start = std::chrono::steady_clock::now();
+  DIF_TRY(loader_->bring(std::move(transfers)));
+  return Loading{bytes, loader_->direct_bytes() - direct_before, loader_->refused_bytes() - refused_before,
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+}
+
+/// `beside`: on a thread of its own, if the system has one more.
+Status Executor::load_pending(bool beside) {
   if (pending_.empty()) return ok();
   std::uint64_t bytes = 0;
   for (const Transfer& transfer : pending_) bytes += transfer.bytes;
-  DIF_ASSIGN(Uploader* const uploader, arena_.uploader(weights_, bytes));
-  const std::uint64_t direct_before = uploader->direct_bytes(), refused_before = uploader->refused_bytes();
-  const auto start = std::chrono::steady_clock::now();
-  DIF_TRY(uploader->run(std::move(pending_)));
-  pending_.clear();
-  loading_ = {bytes, uploader->direct_bytes() - direct_before, uploader->refused_bytes() - refused_before,
-              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  DIF_ASSIGN(loader_, arena_.uploader(weights_, bytes));
+  DIF_TRY(loader_->await_run_lane());
+  const auto load = [this, bytes, transfers = std::exchange(pending_, {})]() -> Result<Loading> {
+    DIF_TRY(device_.enter_copy_thread());
+    return bring(transfers, bytes);
+  };
+  if (beside) try {
+      load_ = std::async(std::launch::async, load).share();
+      arena_.lend_uploader(load_);
+      return ok();
+    } catch (const std::system_error&) {  // no more threads
+    }
+  DIF_ASSIGN(loading_, load());
   return ok();
+}
+
+Status Executor::finish_loading() {
+  if (!load_.valid()) return ok();
+  const Result<Loading>& found = load_.get();
+  if (!found) return tl::unexpected<Error>(found.error());
+  loading_ = *found;
+  load_ = {};
+  add_loading(report_.details);
+  return ok();
+}
+
+/// To a JSON object, which may be large.
+void Executor::add_loading(std::string& details) const {
+  nlohmann::json loading = {
+      {"bytes", loading_.bytes}, {"direct_bytes", loading_.direct_bytes}, {"seconds", loading_.seconds}};
+  if (loading_.refused_bytes != 0) loading["refused_bytes"] = loading_.refused_bytes;
+  details.insert(details.size() - 1, fmt::format(",\"loading\":{}", loading.dump()));
 }
 
 /// Brings what is streamed into pinned memory, where that was asked for.

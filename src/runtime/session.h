@@ -50,6 +50,8 @@ class Context {
   dif_context* handle() const { return handle_; }
   /// As it was asked for; 0 = none.
   std::uint64_t memory_cap_bytes() const { return options_.memory_cap_bytes; }
+  /// Whether device memory, or the part of it for weights, is bounded.
+  bool is_capped() const { return options_.memory_cap_bytes != 0 || options_.weights.budget_bytes != 0; }
 
  private:
   Context(std::shared_ptr<const BackendLibrary> library, ContextOptions options)

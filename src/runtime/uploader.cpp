@@ -179,10 +179,13 @@ Status Uploader::settle() {
   return ok();
 }
 
-Status Uploader::run(std::vector<Transfer> transfers) {
+Status Uploader::await_run_lane() {
+  DIF_TRY(begun_->record(Lane::kRun));
+  return begun_->wait(Lane::kCopy);
+}
+
+Status Uploader::bring(std::vector<Transfer> transfers) {
   const std::size_t count = transfers.size();
-  DIF_TRY(begun_->record(Lane::kRun));  // memory may have belonged to something that is still in work
-  DIF_TRY(begun_->wait(Lane::kCopy));
   begin(std::move(transfers));
   Status status;
   for (std::size_t i = 0; i < count && status; ++i) status = next();

@@ -6,8 +6,10 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "io/range_reader.h"
 #include "runtime/device.h"
 
@@ -52,8 +54,15 @@ class Uploader {
   /// Submits the next transfer to the copy lane: waits for the readers, and for the device only where every
   /// buffer is in flight. Errors: Io (a file that shrank), Cancelled (after stop), the device's.
   Status next();
+  /// Copies wait for what the run lane has now: it may still use the memory that they go to. One thread at a
+  /// time with the run lane.
+  Status await_run_lane();
   /// All transfers, and waits until the device has them.
-  Status run(std::vector<Transfer> transfers);
+  Status bring(std::vector<Transfer> transfers);
+  Status run(std::vector<Transfer> transfers) {
+    DIF_TRY(await_run_lane());
+    return bring(std::move(transfers));
+  }
   /// Waits until the device has what was submitted; the buffers are free again.
   Status settle();
   /// Nothing more is read; next() fails. Any thread.

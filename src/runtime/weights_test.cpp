@@ -164,6 +164,60 @@ TEST_F(Weights, WithoutABudgetAllOfThemAreResident) {
   EXPECT_EQ(device.uploaded_bytes, before);
 }
 
+class WeightsOnTheirWay : public Weights {
+ protected:
+  /// Nobody waits for constants to be handed back, so that prepare need not wait for the device.
+  Result<std::unique_ptr<Executor>> begin(LaneDevice& device, SharedArena& arena) {
+    ExecutorOptions all = {kKernels, true, {}};
+    all.weights.n_buffers = 2;
+    return Executor::prepare(sums(), constants, device, arena, all);
+  }
+};
+
+TEST_F(WeightsOnTheirWay, AreThereWhenARunReadsThem) {
+  for (const Lane eager : {Lane::kRun, Lane::kCopy}) {
+    LaneDevice device(eager);
+    SharedArena arena(device);
+    auto first = begin(device, arena);
+    ASSERT_TRUE(first) << first.error().message;
+    auto second = begin(device, arena);  // wants the uploader of the first
+    ASSERT_TRUE(second) << second.error().message;
+    EXPECT_TRUE(run(device, **second, 2));
+    EXPECT_TRUE(run(device, **first, 2));
+  }
+}
+
+TEST_F(WeightsOnTheirWay, AreInTheReportOnceTheyAreThere) {
+  LaneDevice device;
+  SharedArena arena(device);
+  auto executor = begin(device, arena);
+  ASSERT_TRUE(executor) << executor.error().message;
+  EXPECT_TRUE((*executor)->finish_loading());
+  EXPECT_TRUE((*executor)->finish_loading()) << "nothing is left to wait for";
+  const auto details = nlohmann::json::parse((*executor)->report().details);
+  EXPECT_EQ(details.at("loading").at("bytes"), (kWeights + 1) * kBytes) << "all but what was computed";
+  EXPECT_GE(details.at("loading").at("seconds"), 0);
+}
+
+TEST_F(WeightsOnTheirWay, MayBeWantedByNobody) {
+  LaneDevice device;
+  SharedArena arena(device);
+  EXPECT_TRUE(begin(device, arena));
+}
+
+TEST_F(WeightsOnTheirWay, TellTheirFailureToEveryRun) {
+  LaneDevice device;
+  SharedArena arena(device);
+  std::filesystem::resize_file(path, kBytes / 2 * 11);
+  auto executor = begin(device, arena);
+  ASSERT_TRUE(executor) << executor.error().message;
+  for (int i = 0; i < 2; ++i) {
+    const Status status = run(device, **executor, 1);
+    ASSERT_FALSE(status);
+    EXPECT_NE(status.error().message.find("shrank"), std::string::npos) << status.error().message;
+  }
+}
+
 TEST_F(Weights, LazyOnesComeWithTheFirstRun) {
   LaneDevice device;
   SharedArena arena(device);

@@ -1,9 +1,11 @@
 #include "frontends/flux2/flux2_model.h"
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "frontends/flux2/component_files.h"
 #include "frontends/flux2/config.h"
 #include "frontends/flux2/key_layouts.h"
@@ -89,10 +91,14 @@ Status Flux2Model::validate(bool is_distilled) {
 }
 
 Result<std::string> Flux2Model::digest() const {
+  const std::array parts = {&text_encoder_, &transformer_, &vae_};
+  std::array<Result<io::Digest>, parts.size()> digests;
+  parallel_for(parts.size(), parts.size(),
+               [&](std::size_t i) { digests[i] = parts[i]->files.checkpoint.digest(); });
   io::Sha256 all;
-  for (const Part* part : {&text_encoder_, &transformer_, &vae_}) {
-    DIF_ASSIGN(const io::Digest digest, part->files.checkpoint.digest());
-    all.update(std::as_bytes(std::span(digest)));
+  for (const Result<io::Digest>& digest : digests) {
+    if (!digest) return tl::unexpected<Error>(digest.error());
+    all.update(std::as_bytes(std::span(*digest)));
   }
   return io::hex(all.finish());
 }
