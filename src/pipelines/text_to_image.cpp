@@ -75,6 +75,10 @@ std::string module_of(const ir::Program& program, ir::OpId op) {
   return op < modules.size() && !modules[op].empty() ? modules[op] : program.name;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
@@ -441,14 +445,19 @@ class TextToImage::Implementation {
   Result<std::unique_ptr<PreparedProgram>> prepare(const Stage& stage) {
     const auto start = std::chrono::steady_clock::now();
     DIF_ASSIGN(auto prepared, prepare_program(stage.program, stage.constants));
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    DIF_ASSIGN(runtime::PreparedReport memory, prepared->report());
+    DIF_TRY(describe(stage, *prepared, seconds_since(start)));
+    return prepared;
+  }
+
+  /// Notes for the report what was prepared; its weights are there afterwards.
+  Status describe(const Stage& stage, const PreparedProgram& prepared, double seconds) {
+    DIF_ASSIGN(runtime::PreparedReport memory, prepared.report());
     std::optional<plan::PlanRecord> plan;
     if (settings_.record_plans) {
       DIF_ASSIGN(plan, record_plan(stage.program, memory, context_->library().name()));
     }
-    add_report(stage, ir::flops(stage.program), std::move(memory), spent.count(), std::move(plan));
-    return prepared;
+    add_report(stage, ir::flops(stage.program), std::move(memory), seconds, std::move(plan));
+    return ok();
   }
 
   /// In the place of what is known of that program.
@@ -482,8 +491,7 @@ class TextToImage::Implementation {
     const std::vector<DecodePart>& parts = decode_->parts();
     double flops = 0;
     for (const DecodePart& part : parts) flops += ir::flops(part.program) * static_cast<double>(part.runs);
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    ProgramReport& report = add_report(chain_.decode, flops, memory_of(parts), spent.count(), {});
+    ProgramReport& report = add_report(chain_.decode, flops, memory_of(parts), seconds_since(start), {});
     if (!settings_.record_plans) return ok();
     for (const DecodePart& part : parts) {
       DIF_ASSIGN(plan::PlanRecord plan, record_plan(part.program, part.memory, context_->library().name()));
@@ -520,13 +528,36 @@ class TextToImage::Implementation {
     return prepare(stage);
   }
 
-  /// What a draw needs and does not have: nothing, but at the start and after explain(). The decoder comes
-  /// first: weights of the denoiser get the memory that is left.
+  /// The denoiser, ahead of the decoder: its weights may be on their way while that is prepared. Nothing
+  /// where it has to be second, because its weights get the memory that the decoder leaves, or where that
+  /// fails.
+  std::unique_ptr<PreparedProgram> begin_step(double& seconds) {
+    if (step_ != nullptr || context_->is_capped()) return nullptr;
+    const auto start = std::chrono::steady_clock::now();
+    auto step = prepare_program(chain_.step.program, chain_.step.constants);
+    seconds = seconds_since(start);
+    return step ? std::move(*step) : nullptr;
+  }
+
+  /// What a draw needs and does not have: nothing, but at the start and after explain().
   Status prepare_loop_and_decoder() {
     if (step_ != nullptr && decode_ != nullptr) return ok();
     begin("prepare", 2, "program");
-    if (decode_ == nullptr) DIF_TRY(prepare_decoder());
+    double step_seconds = 0;
+    std::unique_ptr<PreparedProgram> begun = begin_step(step_seconds);
+    if (decode_ == nullptr) {
+      Status prepared = prepare_decoder();
+      if (!prepared && begun != nullptr) {
+        begun.reset();  // memory for both is not there: the decoder is the first again
+        prepared = prepare_decoder();
+      }
+      DIF_TRY(std::move(prepared));
+    }
     advance(1);
+    if (begun != nullptr) {
+      DIF_TRY(describe(chain_.step, *begun, step_seconds));
+      step_ = std::move(begun);
+    }
     if (step_ == nullptr) {
       auto step = prepare_beside_encoder(chain_.step);
       while (!step && decode_choice_->give_way(step.error())) {
