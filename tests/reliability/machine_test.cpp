@@ -173,7 +173,9 @@ TEST_F(Machine, SignalsAtAnyMomentLeaveAWholePictureOrNone) {
     EXPECT_TRUE(finished.status == 0 || finished.status == 128 + signal) << finished.status << "\n"
                                                                          << finished.err;
     stopped += finished.status != 0 ? 1 : 0;
-    if (finished.status == 0) EXPECT_TRUE(is_picture("a.png"));
+    if (finished.status == 0) {
+      EXPECT_TRUE(is_picture("a.png"));
+    }
     EXPECT_TRUE(files().empty() || (files() == std::set<std::string>{"a.png"} && is_picture("a.png")));
   }
   EXPECT_GT(stopped, 0);
