@@ -357,11 +357,7 @@ class Run {
     for (const std::span<const double> seconds : sessions())
       result["execution"]["sessions"].push_back(
           {{"minimum_seconds", best(seconds)}, {"median_seconds", median(seconds)}});
-    result["run_launch_telemetry"] = {{"graph_launches", launches_.graph_launches},
-                                      {"kernel_launches", launches_.kernel_launches},
-                                      {"host_stream_synchronizes", launches_.host_stream_synchronizes},
-                                      {"device_mem_allocs", launches_.device_mem_allocs},
-                                      {"copies", launches_.copies}};
+    result["run_launch_telemetry"] = cli::launch_telemetry(launches_);
     if (options_.profile_pipeline) result["pipeline"] = pipeline();
     result["memory"] = {
         {"arena_bytes", memory_.arena_bytes},         {"workspace_bytes", memory_.workspace_bytes},

@@ -89,6 +89,7 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
       {"workspace_bytes",
        {{"predicted", shared.predicted_workspace_bytes}, {"measured", shared.workspace_bytes}}},
       {"device_peak_bytes", shared.device_peak_bytes}};
+  document["run_launch_telemetry"] = cli::launch_telemetry(pipeline.denoise_launches());
   for (const StageTime& time : pipeline.times())
     document["stages"].push_back({{"stage", time.stage}, {"seconds", time.seconds}});
   return document;

@@ -195,6 +195,7 @@ class TextToImage::Implementation {
   }
   std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
   const Decoder& decoder() const { return *decode_; }
+  const runtime::LaunchCounts& denoise_launches() const { return denoise_launches_; }
   Result<SharedMemory> memory() const {
     DIF_ASSIGN(const runtime::PreparedReport now, decode_->report());
     SharedMemory memory;
@@ -387,7 +388,10 @@ class TextToImage::Implementation {
       return runtime::AfterStep::kContinue;
     };
     trace(chain_.step);
+    DIF_ASSIGN(const runtime::LaunchCounts before, step_->launches());
     const Status status = step_->run_loop(inputs, outputs, loop);
+    DIF_ASSIGN(const runtime::LaunchCounts after, step_->launches());
+    denoise_launches_ = after.since(before);
     if (!files) return tl::unexpected<Error>(std::move(files.error()));
     if (bad_step) {
       loop.on_step = nullptr;
@@ -605,6 +609,7 @@ class TextToImage::Implementation {
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
   std::int64_t n_prompt_tokens_ = 0;
   std::vector<DeviceValue> embeds_;
+  runtime::LaunchCounts denoise_launches_;    ///< of the last one
   bool takes_turns_ = false;                  ///< a kept encoder would leave the denoiser too little memory
   std::optional<text::Tokenizer> tokenizer_;  ///< with keep_encoder after the first prompt
   std::unique_ptr<PreparedProgram> encoder_;  ///< likewise
@@ -662,6 +667,9 @@ Result<SharedMemory> TextToImage::memory() const {
 }
 const Decoder& TextToImage::decoder() const {
   return implementation_->decoder();
+}
+runtime::LaunchCounts TextToImage::denoise_launches() const {
+  return implementation_->denoise_launches();
 }
 std::int64_t TextToImage::prompt_tokens() const {
   return implementation_->prompt_tokens();

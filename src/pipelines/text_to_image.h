@@ -145,6 +145,8 @@ class TextToImage {
   /// Of one of programs(), slowest first. Empty without settings.traces.
   std::vector<OperationTime> operation_times(const ProgramReport& program) const;
   Result<SharedMemory> memory() const;
+  /// What the device did for the last denoising, all its steps.
+  runtime::LaunchCounts denoise_launches() const;
   std::int64_t prompt_tokens() const;
   /// Which way pictures are decoded, and why.
   const Decoder& decoder() const;
