@@ -33,39 +33,6 @@ std::uint64_t mib(std::uint64_t bytes) {
 
 }  // namespace
 
-Result<Uploader*> SharedArena::uploader(const WeightOptions& options, std::uint64_t bytes) {
-  const std::uint64_t useful = bytes / WeightOptions::kStagingBufferBytes + 1;
-  const auto wanted =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(useful, 2, std::max(options.n_buffers, 2U)));
-  if (lent_.valid()) lent_.wait();
-  lent_ = {};
-  if (uploader_ == nullptr || n_buffers_ < wanted) {
-    uploader_.reset();
-    UploaderOptions chosen;
-    chosen.threads = options.threads;
-    chosen.n_buffers = n_buffers_ = wanted;
-    chosen.buffer_bytes = WeightOptions::kStagingBufferBytes;
-    chosen.release_pages = options.release_pages;
-    DIF_ASSIGN(uploader_, Uploader::create(device_, chosen));
-  }
-  return uploader_.get();
-}
-
-void SharedArena::plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes,
-                       std::int64_t resident_bytes) {
-  planned_arena_bytes_ = std::max(planned_arena_bytes_, arena_bytes);
-  planned_workspace_bytes_ = std::max(planned_workspace_bytes_, workspace_bytes);
-  planned_resident_bytes_ += static_cast<std::uint64_t>(resident_bytes);
-}
-
-void SharedArena::leave(bool frees) {
-  if (--n_programs_ != 0 || !frees) return;
-  arena_ = DeviceBuffer();
-  workspace_ = DeviceBuffer();
-  run_memory_ = DeviceBuffer();
-  planned_arena_bytes_ = planned_workspace_bytes_ = run_bytes_ = 0;
-}
-
 Executor::~Executor() {
   if (load_.valid()) {
     // Until it is done nobody else has its uploader, or replaces it.
