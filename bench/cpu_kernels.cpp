@@ -80,6 +80,11 @@ double bytes_of(const KernelRun& run) {
   return bytes;
 }
 
+double share_of_copy(benchmark::State& state, double bytes, double seconds) {
+  state.counters["from_memory"] = bytes >= static_cast<double>(kFromMemoryBytes);
+  return bytes / seconds / copy_bandwidth(static_cast<std::int64_t>(bytes / 2));
+}
+
 void time_kernel(benchmark::State& state, const Instance& instance, runtime::MakeKernel make, Bound bound) {
   std::vector<std::unique_ptr<KernelRun>> runs;
   runs.push_back(instance());
@@ -94,7 +99,7 @@ void time_kernel(benchmark::State& state, const Instance& instance, runtime::Mak
     state.SetIterationTime(seconds);
     state.counters["GB/s"] = bytes / seconds / 1e9;
     if (bound == Bound::kMemory) {
-      state.counters["share"] = bytes / seconds / copy_bandwidth(static_cast<std::int64_t>(bytes / 2));
+      state.counters["share"] = share_of_copy(state, bytes, seconds);
     } else {
       const ir::OpView& op = runs[0]->view();
       const double flops = op.def().flops(op);
@@ -328,7 +333,7 @@ void time_group(benchmark::State& state, const std::function<void(ir::Builder&)>
     const double bytes = runs[0]->bytes(), seconds = fastest_in_turn(state, runs);
     state.SetIterationTime(seconds);
     state.counters["GB/s"] = bytes / seconds / 1e9;
-    state.counters["share"] = bytes / seconds / copy_bandwidth(static_cast<std::int64_t>(bytes / 2));
+    state.counters["share"] = share_of_copy(state, bytes, seconds);
   }
 }
 

@@ -90,9 +90,13 @@ def wide(part):
 
 
 def kernels(rows):
+    from_memory = ""
+    if any(row.get("from_memory") for row in rows):
+        from_memory = (" From 8 MiB on, these kernels and their copies take turns over buffers of four times the last cache: both "
+                       "come out of memory, and the copy is the faster of `memcpy` and one past the caches.")
     return ["## Kernels", "", "Fastest of many calls. The share is of a bare oneDNN product of the same shape (products), of "
             "one of 1024 x 1024 x 1024 (convolutions, attention), or of a copy of as many bytes (everything else), measured in "
-            "the same run.", "",
+            "the same run." + from_memory, "",
             *table(["kernel", "microseconds", "GFLOP/s", "GB/s", "share"],
                    [(row["name"], row["microseconds"], row["gflops"], row["gb_per_second"], row["share"]) for row in rows])]
 

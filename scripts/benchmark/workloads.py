@@ -310,7 +310,7 @@ def kernels(bench, numbers, pattern=""):
         bound = row.get("label") or ("memory" if "GFLOP/s" not in row else "product")
         rows.append({"name": row["name"].removesuffix("/iterations:1/manual_time"), "bound": bound,
                      "microseconds": row["real_time"], "gflops": row.get("GFLOP/s"), "gb_per_second": row["GB/s"],
-                     "share": row["share"]})
+                     "share": row["share"], "from_memory": bool(row.get("from_memory"))})
     judge_kernels(rows, numbers)
     return rows
 

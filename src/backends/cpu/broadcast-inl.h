@@ -17,6 +17,7 @@ template <class Function>
 HWY_INLINE void broadcast_block(const BroadcastBlock& block, Function f) {
   with_storage(block.dtype, [&]<class T>(T) {
     const BroadcastPlan& plan = *block.plan;
+    const Traffic past_caches = {block.past_caches};
     const auto* const x = static_cast<const T*>(block.x) + block.first * plan.x_step;
     const auto* const y = static_cast<const T*>(block.y) + block.first * plan.y_step;
     T* z = static_cast<T*>(block.z) + block.row * plan.inner + block.first;
@@ -26,14 +27,14 @@ HWY_INLINE void broadcast_block(const BroadcastBlock& block, Function f) {
       const T *const a = x + at.x(), *const b = y + at.y();
       if (plan.x_step == 0) {
         const VF one = hn::Set(F(), to_f32(*a));
-        map(
-            n, z, [&](VF v) { return f(one, v); }, b);
+        map_out(
+            past_caches, n, z, [&](VF v) { return f(one, v); }, b);
       } else if (plan.y_step == 0) {
         const VF one = hn::Set(F(), to_f32(*b));
-        map(
-            n, z, [&](VF v) { return f(v, one); }, a);
+        map_out(
+            past_caches, n, z, [&](VF v) { return f(v, one); }, a);
       } else {
-        map(n, z, f, a, b);
+        map_out(past_caches, n, z, f, a, b);
       }
     }
   });

@@ -4,6 +4,8 @@
 
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/storage.h"
+#include "backends/cpu/stream_out.h"
+#include "backends/cpu/traffic.h"
 #include "ops/common/checks.h"
 
 namespace dif::cpu {
@@ -43,6 +45,7 @@ class Broadcast final : public runtime::Kernel {
   Broadcast(const ir::OpView& op, BroadcastFunction function)
       : plan_(plan_broadcast(op.in(0).shape, op.in(1).shape, op.out().shape)),
         dtype_(op.out().dtype),
+        past_caches_(static_cast<std::int64_t>(op.out().bytes()) > kPastCachesBytes),
         function_(function) {}
 
   Status run(const runtime::KernelArgs& args) override {
@@ -55,7 +58,8 @@ class Broadcast final : public runtime::Kernel {
     for_blocks(ceil_div(plan_.rows, rows) * n_columns, [&](std::int64_t block) {
       const std::int64_t row = block / n_columns * rows, first = block % n_columns * columns;
       function_({&plan_, dtype_, x, y, z, row, std::min(rows, plan_.rows - row), first,
-                 std::min(columns, plan_.inner - first)});
+                 std::min(columns, plan_.inner - first), past_caches_});
+      if (past_caches_) finish_stream();
     });
     return ok();
   }
@@ -63,6 +67,7 @@ class Broadcast final : public runtime::Kernel {
  private:
   const BroadcastPlan plan_;
   const DType dtype_;
+  const bool past_caches_;
   const BroadcastFunction function_;
 };
 

@@ -24,6 +24,7 @@ struct BroadcastBlock {
   const void *x = nullptr, *y = nullptr;
   void* z = nullptr;
   std::int64_t row = 0, n_rows = 0, first = 0, n = 0;
+  bool past_caches = false;  ///< the result is written past the caches
 };
 
 using BroadcastFunction = void (*)(const BroadcastBlock& block);

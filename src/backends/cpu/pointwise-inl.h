@@ -16,8 +16,8 @@ namespace dif::cpu::HWY_NAMESPACE {
 template <class Function>
 HWY_INLINE void map_block(const PointwiseBlock& block, Function f) {
   with_storage(block.dtype, [&]<class T>(T) {
-    map(static_cast<std::size_t>(block.n), static_cast<T*>(block.y) + block.first, f,
-        static_cast<const T*>(block.x) + block.first);
+    map_out(Traffic{block.past_caches}, static_cast<std::size_t>(block.n),
+            static_cast<T*>(block.y) + block.first, f, static_cast<const T*>(block.x) + block.first);
   });
 }
 

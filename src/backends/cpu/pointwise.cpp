@@ -4,6 +4,8 @@
 
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/storage.h"
+#include "backends/cpu/stream_out.h"
+#include "backends/cpu/traffic.h"
 #include "ops/common/checks.h"
 
 namespace dif::cpu {
@@ -17,9 +19,11 @@ MakeResult make_pointwise(const KernelRequest& request, PointwiseFunction functi
     Status run(const runtime::KernelArgs& args) override {
       const void* const x = args.in[0].data<void>();
       void* const y = args.out[0].data<void>();
+      const bool past_caches = n_ * static_cast<std::int64_t>(dtype_size(dtype_)) > kPastCachesBytes;
       for_blocks(ceil_div(n_, kBlockElements), [&](std::int64_t block) {
         const std::int64_t first = block * kBlockElements;
-        function_({dtype_, x, y, value_, first, std::min(kBlockElements, n_ - first)});
+        function_({dtype_, x, y, value_, first, std::min(kBlockElements, n_ - first), past_caches});
+        if (past_caches) finish_stream();
       });
       return ok();
     }

@@ -13,6 +13,7 @@ struct PointwiseBlock {
   void* y = nullptr;
   float value = 0;  ///< the operation's scalar, if it has one
   std::int64_t first = 0, n = 0;
+  bool past_caches = false;  ///< the result is written past the caches
 };
 
 using PointwiseFunction = void (*)(const PointwiseBlock& block);

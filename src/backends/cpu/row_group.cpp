@@ -1,6 +1,7 @@
 #include "backends/cpu/row_group.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/parallel.h"
@@ -17,8 +18,10 @@ using ir::RowRule;
 using runtime::GroupRequest;
 using runtime::KernelArgs;
 
-/// Bytes that a core keeps in its first cache beside what streams past, and in its second.
+/// Bytes of a result that a core keeps in its first cache beside what it reads, and of a row in its second.
 constexpr std::int64_t kNearBytes = 20 << 10, kFarBytes = 768 << 10;
+/// The first where operands come out of memory, and those of the next block already lie beside.
+constexpr std::int64_t kNearStreamBytes = 8 << 10;
 /// Results of one task, in elements: enough that threads meet rarely.
 constexpr std::int64_t kTaskElements = 4 * kBlockElements;
 /// Tasks of a large group: few enough that a task's first block, which nobody has fetched, is a small part of
@@ -28,8 +31,7 @@ constexpr std::int64_t kMostTasks = 128;
 constexpr std::int64_t kFromMemoryBytes = 4 << 20;
 constexpr std::int64_t kLine = 64;
 
-/// Fetches the inputs of the next block into the second cache, a few lines at a time between the steps of
-/// this one.
+/// Shares out the inputs of the next block, to be fetched between the steps of this one.
 class Ahead {
  public:
   /// Nothing to fetch.
@@ -39,26 +41,23 @@ class Ahead {
       : program_(&program), args_(&args), row_(row), n_rows_(n_rows) {
     std::int64_t lines = 0;
     for (const RowPart& part : program.reads()) lines += ceil_div(part.bytes * n_rows, kLine);
-    lines_per_step_ = ceil_div(lines, steps);
+    step_bytes_ = ceil_div(lines, steps) * kLine;
   }
 
-  void step() {
-    for (std::int64_t lines = lines_per_step_; lines > 0 && part_ < program_->reads().size();) {
-      const RowPart& part = program_->reads()[part_];
-      const std::byte* const p = args_->in[part.input].data<std::byte>() + row_ * part.step + part.offset;
-      const std::int64_t bytes = part.bytes * n_rows_;
-      const std::int64_t end = std::min(bytes, at_ + lines * kLine);
-      for (; at_ < end; at_ += kLine, --lines) __builtin_prefetch(p + at_, 0, 2);
-      if (at_ < bytes) return;
-      at_ = 0;
-      ++part_;
-    }
+  Traffic next(bool past_caches) {
+    if (step_bytes_ == 0 || part_ == program_->reads().size()) return {past_caches};
+    const RowPart& part = program_->reads()[part_];
+    const std::byte* const p = args_->in[part.input].data<std::byte>() + row_ * part.step + part.offset + at_;
+    const std::int64_t bytes = std::min(part.bytes * n_rows_ - at_, step_bytes_);
+    at_ += bytes;
+    if (at_ == part.bytes * n_rows_) at_ = 0, ++part_;
+    return {past_caches, p, static_cast<std::size_t>(bytes)};
   }
 
  private:
   const RowProgram* program_ = nullptr;
   const KernelArgs* args_ = nullptr;
-  std::int64_t row_ = 0, n_rows_ = 0, lines_per_step_ = 0;
+  std::int64_t row_ = 0, n_rows_ = 0, step_bytes_ = 0;
   std::size_t part_ = 0;
   std::int64_t at_ = 0;  ///< bytes of the part that were fetched
 };
@@ -67,12 +66,16 @@ class RowGroup final : public runtime::Kernel {
  public:
   explicit RowGroup(const GroupRequest& request) : program_(request), slots_(thread_count()) {
     const std::int64_t rows = program_.rows();
-    block_rows_ =
-        program_.one_row_at_a_time() ? 1 : std::clamp<std::int64_t>(kNearBytes / kept_bytes(), 1, rows);
+    fetches_ = program_.moved_bytes() >= kFromMemoryBytes && !program_.reads_in_one_run();
+    const std::int64_t near = fetches_ ? kNearStreamBytes : kNearBytes;
+    if (!program_.one_row_at_a_time()) block_rows_ = std::clamp<std::int64_t>(near / kept_bytes(), 1, rows);
     const std::int64_t task_rows =
         std::max(std::max<std::int64_t>(1, kTaskElements / program_.row_elements()), rows / kMostTasks);
     task_rows_ = ceil_div(task_rows, block_rows_) * block_rows_;
-    fetches_ = program_.moved_bytes() >= kFromMemoryBytes;
+    for (const RowInstruction& instruction : program_.instructions()) {
+      first_cursor_.push_back(n_cursors_);
+      n_cursors_ += instruction.operands.size() + 1;
+    }
   }
 
   /// Bytes of one row that are kept at a time.
@@ -81,95 +84,116 @@ class RowGroup final : public runtime::Kernel {
 
   Status run(const KernelArgs& args) override {
     for_blocks_balanced(ceil_div(program_.rows(), task_rows_), slots_, [&](std::int64_t task, int slot) {
-      std::byte* const scratch = args.workspace.pointer() + slot * slot_bytes();
-      std::vector<RowOperand> operands(program_.most_operands());
+      Core core = {args, args.workspace.pointer() + slot * slot_bytes(), {}, {}};
+      core.cursors.resize(n_cursors_);
+      core.operands.resize(program_.most_operands());
       const std::int64_t end = std::min((task + 1) * task_rows_, program_.rows());
       for (std::int64_t row = task * task_rows_; row < end; row += block_rows_)
-        run_block({args, scratch, operands, row, std::min(block_rows_, end - row)}, end);
+        run_block(core, row, std::min(block_rows_, end - row), end);
       if (program_.writes_past_caches()) finish_stream();
     });
     return ok();
   }
 
  private:
-  struct Block {
+  /// Where a block's elements are: element i at data + i * step.
+  struct Cursor {
+    std::byte* data;
+    std::int64_t step;
+  };
+
+  /// What a thread works with.
+  struct Core {
     const KernelArgs& args;
     std::byte* scratch;
-    std::vector<RowOperand>& operands;
-    std::int64_t row, n_rows;
+    std::vector<Cursor> cursors;  ///< per instruction: of the operands, then of the result
+    std::vector<RowOperand> operands;
   };
 
   std::int64_t slot_bytes() const { return program_.tile_bytes() + program_.row_bytes() * block_rows_; }
 
-  /// Elements that a segment's instructions go through at a time.
-  std::int64_t step_of(const RowSegment& segment, std::int64_t n_rows) const {
-    const std::int64_t n = n_rows * program_.instructions()[segment.first].operation.width;
-    return segment.tiled ? std::min(kTileElements, n) : n;
+  /// Elements that a segment's instructions go through at a time, of n.
+  static std::int64_t step_of(const RowSegment& segment, std::int64_t n) {
+    return segment.tile == 0 ? n : std::min(segment.tile, n);
   }
 
   std::int64_t steps_of(std::int64_t n_rows) const {
     std::int64_t steps = 0;
     for (const RowSegment& segment : program_.segments()) {
-      const std::int64_t n = n_rows * program_.instructions()[segment.first].operation.width;
-      steps += ceil_div(n, step_of(segment, n_rows)) * static_cast<std::int64_t>(segment.end - segment.first);
+      const std::int64_t n = n_rows * segment.width;
+      steps += ceil_div(n, step_of(segment, n)) * static_cast<std::int64_t>(segment.end - segment.first);
     }
     return steps;
   }
 
-  /// Rows of one task, which ends in front of row `end`.
-  void run_block(const Block& block, std::int64_t end) const {
+  Cursor cursor_of(const Core& core, const Place& place, DType dtype, bool dense, std::int64_t row) const {
+    const auto size = static_cast<std::int64_t>(dtype_size(dtype));
+    switch (place.kind) {
+      case Place::kTile:
+        return {core.scratch + place.offset, 0};
+      case Place::kRows:
+        return {core.scratch + program_.tile_bytes() + place.offset * block_rows_, size};
+      case Place::kInput:
+        return {core.args.in[place.index].data<std::byte>() + row * place.step + place.offset,
+                dense ? size : 0};
+      default:
+        return {core.args.out[place.index].data<std::byte>() + row * place.step, size};
+    }
+  }
+
+  /// Some rows of a task, which ends in front of row `end`.
+  void run_block(Core& core, std::int64_t row, std::int64_t n_rows, std::int64_t end) const {
+    auto cursor = core.cursors.begin();
+    for (const RowInstruction& instruction : program_.instructions()) {
+      for (const RowInstruction::Operand& operand : instruction.operands)
+        *cursor++ = cursor_of(core, operand.place, operand.dtype, operand.dense, row);
+      *cursor++ = cursor_of(core, instruction.result, instruction.operation.dtype, true, row);
+    }
     Ahead ahead;
-    if (const std::int64_t next = block.row + block.n_rows; fetches_ && next < end)
-      ahead = {program_, block.args, next, std::min(block_rows_, end - next), steps_of(block.n_rows)};
+    if (const std::int64_t next = row + n_rows; fetches_ && next < end)
+      ahead = {program_, core.args, next, std::min(block_rows_, end - next), steps_of(n_rows)};
     for (const RowSegment& segment : program_.segments()) {
-      const std::int64_t n = block.n_rows * program_.instructions()[segment.first].operation.width;
-      const std::int64_t step = step_of(segment, block.n_rows);
+      const std::int64_t n = n_rows * segment.width, step = step_of(segment, n);
       for (std::int64_t first = 0; first < n; first += step)
         for (std::size_t i = segment.first; i < segment.end; ++i) {
-          run_instruction(block, program_.instructions()[i], first, std::min(step, n - first));
-          ahead.step();
+          const RowInstruction& instruction = program_.instructions()[i];
+          Traffic traffic = ahead.next(instruction.past_caches);
+          if (segment.tile != 0) fetch_now(traffic);
+          run_instruction(core, instruction, core.cursors.data() + first_cursor_[i], row, first,
+                          std::min(step, n - first), traffic);
         }
     }
   }
 
-  /// Elements first .. first + n - 1 of the block.
-  void run_instruction(const Block& block, const RowInstruction& instruction, std::int64_t first,
-                       std::int64_t n) const {
-    const auto at = [&](const Place& place, DType dtype, std::int64_t element) {
-      const std::int64_t bytes = element * static_cast<std::int64_t>(dtype_size(dtype));
-      switch (place.kind) {
-        case Place::kTile:
-          return block.scratch + place.offset;
-        case Place::kRows:
-          return block.scratch + program_.tile_bytes() + place.offset * block_rows_ + bytes;
-        case Place::kInput:
-          return block.args.in[place.index].data<std::byte>() + block.row * place.step + place.offset + bytes;
-        default:
-          return block.args.out[place.index].data<std::byte>() + block.row * place.step + bytes;
-      }
-    };
+  /// A tile is short, and its few lines are fetched at once.
+  static void fetch_now(Traffic& traffic) {
+    const std::size_t bytes = std::exchange(traffic.fetch_bytes, 0);
+    for (std::size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(traffic.fetch + i, 0, 2);
+  }
+
+  /// Elements first .. first + n - 1 of the block that begins at `row`.
+  static void run_instruction(Core& core, const RowInstruction& instruction, const Cursor* cursor,
+                              std::int64_t row, std::int64_t first, std::int64_t n, const Traffic& traffic) {
+    const auto at = [first](const Cursor& cursor) { return cursor.data + first * cursor.step; };
     const RowOperation& operation = instruction.operation;
-    for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    const std::size_t n_operands = instruction.operands.size();
+    for (std::size_t i = 0; i < n_operands; ++i) {
       const RowInstruction::Operand& operand = instruction.operands[i];
-      block.operands[i] = {at(operand.place, operand.dtype, operand.dense ? first : 0), operand.dtype,
-                           operand.dense, operand.columns};
+      core.operands[i] = {at(cursor[i]), operand.dtype, operand.dense, operand.columns};
     }
-    std::byte* const result = at(instruction.result, operation.dtype, first);
-    const std::int64_t from_start = block.row * operation.width + first;
-    instruction.run({&operation,
-                     {block.operands.data(), instruction.operands.size()},
-                     result,
-                     from_start,
-                     n,
-                     instruction.past_caches});
+    std::byte* const result = at(cursor[n_operands]);
+    const std::int64_t from_start = row * operation.width + first;
+    instruction.run({&operation, {core.operands.data(), n_operands}, result, from_start, n, traffic});
     if (instruction.copied_to == runtime::kNoOutput) return;
     const auto size = static_cast<std::int64_t>(dtype_size(operation.dtype));
-    stream_out(result, block.args.out[instruction.copied_to].data<std::byte>() + from_start * size,
+    stream_out(result, core.args.out[instruction.copied_to].data<std::byte>() + from_start * size,
                static_cast<std::size_t>(n * size));
   }
 
   const RowProgram program_;
   const int slots_;
+  std::vector<std::size_t> first_cursor_;  ///< per instruction
+  std::size_t n_cursors_ = 0;
   std::int64_t block_rows_ = 1, task_rows_ = 1;
   bool fetches_ = false;
 };

@@ -253,6 +253,41 @@ TEST(RowGroup, GivesTheSameBitsWhereItWritesPastTheCaches) {
   }
 }
 
+/// The tail of half a transformer block: x + gate * y, normalised and modulated.
+ir::Program gate_norm_modulate(DType dtype, std::int64_t rows, std::int64_t width) {
+  ir::Builder b("gate");
+  const Value x = b.input("x", {dtype, {rows, width}}), y = b.input("y", {dtype, {rows, width}});
+  const Value gate = b.input("gate", {dtype, {1, width}}), scale = b.input("scale", {dtype, {1, width}});
+  const Value residual = ops::add(b, x, ops::mul(b, gate, y));
+  b.output("residual", residual);
+  b.output("modulated", ops::add(b, ops::mul(b, scale, ops::layer_norm(b, residual, 1e-6f)), gate));
+  return finish(b);
+}
+
+ir::Program norm_rotary(DType dtype, std::int64_t rows, bool interleaved) {
+  constexpr std::int64_t kHeads = 8, kDepth = 128;
+  ir::Builder b("query");
+  const Value x = b.input("x", {dtype, {1, rows, kHeads, kDepth}}), w = b.input("w", {dtype, {kDepth}});
+  const Value cos = b.input("cos", {DType::kF32, {rows, kDepth / 2}});
+  const Value sin = b.input("sin", {DType::kF32, {rows, kDepth / 2}});
+  b.output("y", ops::rotary(b, ops::rms_norm(b, x, w), cos, sin, interleaved));
+  return finish(b);
+}
+
+TEST(RowGroup, GivesTheSameBitsWhereItFetchesAheadAndWritesPastTheCaches) {
+  const auto expect_same = [](ir::Program program) {
+    Bench bench(std::move(program));
+    const auto apart = bench.prepare(false), joined = bench.prepare(true);
+    ASSERT_GE(largest_group(*joined), 2U);
+    EXPECT_EQ(bench.run(*joined), bench.run(*apart));
+  };
+  expect_same(gate_norm_modulate(DType::kBF16, 1100, 1024));  // 9 MB: fetched
+  expect_same(gate_norm_modulate(DType::kF32, 2100, 1025));   // 34 MB: past the caches too, off their lines
+  expect_same(norm_rotary(DType::kBF16, 9000, true));         // 37 MB
+  expect_same(norm_rotary(DType::kF32, 4200, true));          // 34 MB
+  expect_same(norm_rotary(DType::kF32, 4200, false));
+}
+
 TEST(RowGroup, DeclinesRowsThatDoNotFitIntoACache) {
   ir::Builder b("wide");
   const Value x = b.input("x", {DType::kF32, {1 << 20}});

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "backends/cpu/broadcast.h"
+#include "backends/cpu/traffic.h"
 #include "dif/dtype.h"
 
 /// How an operation works inside a group: on a part of it, whose operands and results are in the cache of a
@@ -43,7 +44,7 @@ struct RowBlock {
   std::span<const RowOperand> in;
   void* out = nullptr;  ///< overlaps no operand
   std::int64_t first = 0, n = 0;
-  bool past_caches = false;  ///< element-wise operations write past the caches, if they can
+  Traffic traffic;  ///< what is to be fetched, norms and rotations fetch
 
   template <class T>
   T* out_as() const {

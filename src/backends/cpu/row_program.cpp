@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/traffic.h"
 #include "base/checked_math.h"
 #include "ops/add/add.op.h"
 #include "ops/add_scalar/add_scalar.op.h"
@@ -28,8 +29,6 @@ namespace {
 
 /// Bytes of a row's part that are read where they are: shorter ones are copied together for several rows.
 constexpr std::int64_t kWidePart = 4 << 10;
-/// Bytes read and written by a group beyond which no cache holds what it writes until that is read.
-constexpr std::int64_t kPastCachesBytes = 32 << 20;
 constexpr std::size_t kAlignment = 64;
 
 constexpr RowForm kForms[] = {
@@ -65,7 +64,15 @@ bool is_elementwise(const GroupOp& source) {
 }
 
 bool can_write_past_caches(const GroupOp& source) {
-  return is_elementwise(source) || source.op->def().row_rule == RowRule::kHeads;
+  const RowRule rule = source.op->def().row_rule;
+  return rule != RowRule::kSlice && rule != RowRule::kConcat;
+}
+
+/// Bytes of one element of the operand or result that has the widest.
+std::int64_t widest_element(const ir::OpView& op) {
+  std::int64_t widest = size_of(op.out().dtype);
+  for (std::size_t i = 0; i < op.n_ins(); ++i) widest = std::max(widest, size_of(op.in(i).dtype));
+  return widest;
 }
 
 /// Whether the rows of operand i are those of the result; else the operation reads it by its own rule.
@@ -183,10 +190,13 @@ void RowProgram::add(const GroupRequest& request, std::uint32_t index) {
 
   place_result(source, index, instruction);
   if (value.segment != open_segment_)
-    segments_.push_back({instructions_.size(), instructions_.size(), is_elementwise(source)});
+    segments_.push_back(
+        {instructions_.size(), 0, instruction.operation.width, is_elementwise(source) ? kTileBytes : 0});
   open_segment_ = value.segment;
   instructions_.push_back(std::move(instruction));
-  segments_.back().end = instructions_.size();
+  RowSegment& segment = segments_.back();
+  segment.end = instructions_.size();
+  segment.tile = std::min(segment.tile, kTileBytes / widest_element(op));
   give_back_after(index);
 }
 
@@ -220,7 +230,7 @@ void RowProgram::place_result(const GroupOp& source, std::uint32_t index, RowIns
   } else {
     instruction.copied_to = source.output;
     const bool in_tiles = is_elementwise(source) && values_[value.last_use].segment == value.segment;
-    const std::int64_t bytes = in_tiles ? kTileElements * size_of(source.op->out().dtype) : row_bytes;
+    const std::int64_t bytes = in_tiles ? kTileBytes : row_bytes;
     value.bytes = static_cast<std::int64_t>(align_up(static_cast<std::size_t>(bytes), kAlignment));
     value.place = in_tiles ? Place{Place::kTile, 0, tile_scratch_.take(value.bytes), 0}
                            : Place{Place::kRows, 0, row_scratch_.take(value.bytes), row_bytes};

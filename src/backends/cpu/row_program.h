@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -10,9 +11,9 @@
 /// meanwhile.
 namespace dif::cpu {
 
-/// Elements that element-wise operations hand on to each other at a time: few enough that operands and
-/// results of several of them stay in the first cache.
-inline constexpr std::int64_t kTileElements = 1024;
+/// Bytes of the widest operand or result that element-wise operations hand on to each other at a time: few
+/// enough that a core goes on reading memory while it computes, and many enough that calls cost little.
+inline constexpr std::int64_t kTileBytes = 2 << 10;
 
 /// How an operation works in a group; null: it has no such form.
 struct RowForm {
@@ -51,7 +52,8 @@ struct RowInstruction {
 /// Instructions that run together: on all rows of a block, or, when they are element-wise, tile by tile.
 struct RowSegment {
   std::size_t first = 0, end = 0;
-  bool tiled = false;
+  std::int64_t width = 0;  ///< elements of a row
+  std::int64_t tile = 0;   ///< elements of a tile; 0: there are none
 };
 
 /// A run of bytes of each row of an input.
@@ -69,6 +71,11 @@ class RowProgram {
   const std::vector<RowSegment>& segments() const { return segments_; }
   /// What is read row by row.
   const std::vector<RowPart>& reads() const { return reads_; }
+  /// Nothing but element-wise operations on whole rows: a processor fetches such runs by itself.
+  bool reads_in_one_run() const {
+    return !one_row_at_a_time_ &&
+           std::ranges::all_of(segments_, [](const RowSegment& s) { return s.tile != 0; });
+  }
   std::size_t most_operands() const { return most_operands_; }
   /// Parts of rows are read where they are: the rows of a block would not lie side by side.
   bool one_row_at_a_time() const { return one_row_at_a_time_; }

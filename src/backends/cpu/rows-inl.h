@@ -14,21 +14,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-/// As map, past the caches where the block asks for it.
-template <class Y, class Function, class... X>
-HWY_INLINE void map_part(const RowBlock& block, std::int64_t n, Y* y, Function f, const X*... x) {
-  if (block.past_caches) {
-    map<true>(static_cast<std::size_t>(n), y, f, x...);
-  } else {
-    map<false>(static_cast<std::size_t>(n), y, f, x...);
-  }
-}
-
 /// y = f(x).
 template <class Function>
 HWY_INLINE void map_rows(const RowBlock& block, Function f) {
-  with_storage(block.operation->dtype,
-               [&]<class T>(T) { map_part(block, block.n, block.out_as<T>(), f, block.in[0].as<T>()); });
+  const Traffic past_caches = {block.traffic.past_caches};
+  with_storage(block.operation->dtype, [&]<class T>(T) {
+    map_out(past_caches, static_cast<std::size_t>(block.n), block.out_as<T>(), f, block.in[0].as<T>());
+  });
 }
 
 /// z = f(x, y) with broadcasting.
@@ -38,7 +30,9 @@ HWY_INLINE void broadcast_rows(const RowBlock& block, Function f) {
     const BroadcastPlan& plan = block.operation->broadcast;
     const RowOperand &x = block.in[0], &y = block.in[1];
     T* z = block.out_as<T>();
-    if (x.dense && y.dense) return map_part(block, block.n, z, f, x.as<T>(), y.as<T>());
+    const Traffic past_caches = {block.traffic.past_caches};
+    if (x.dense && y.dense)
+      return map_out(past_caches, static_cast<std::size_t>(block.n), z, f, x.as<T>(), y.as<T>());
     RowCounter at(plan, block.first / plan.inner);
     std::int64_t column = block.first % plan.inner;
     for (std::int64_t i = 0; i < block.n; column = 0, at.next()) {
@@ -47,14 +41,14 @@ HWY_INLINE void broadcast_rows(const RowBlock& block, Function f) {
       const T* const b = y.as<T>() + (y.dense ? i : at.y() + column * plan.y_step);
       if (!x.dense && plan.x_step == 0) {
         const VF one = hn::Set(F(), to_f32(*a));
-        map_part(
-            block, n, z + i, [&](VF v) { return f(one, v); }, b);
+        map_out(
+            past_caches, static_cast<std::size_t>(n), z + i, [&](VF v) { return f(one, v); }, b);
       } else if (!y.dense && plan.y_step == 0) {
         const VF one = hn::Set(F(), to_f32(*b));
-        map_part(
-            block, n, z + i, [&](VF v) { return f(v, one); }, a);
+        map_out(
+            past_caches, static_cast<std::size_t>(n), z + i, [&](VF v) { return f(v, one); }, a);
       } else {
-        map_part(block, n, z + i, f, a, b);
+        map_out(past_caches, static_cast<std::size_t>(n), z + i, f, a, b);
       }
       i += n;
     }

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "backends/cpu/storage.h"
+#include "backends/cpu/traffic.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -175,9 +176,10 @@ HWY_INLINE void store_n(F d, VF v, T* p, std::size_t n) {
 /// y[i] = f(x[i]...) for i < n, where f maps vectors of f32 lane by lane; one rounding to the type of y. Of f
 /// is asked that on bf16 alone it computes with those and with numbers, not with NaN of its own. With
 /// kPastCaches y is written past the caches where it begins at a line of theirs: finish_stream()
-/// (stream_out.h) comes after.
-template <bool kPastCaches = false, class Y, class Function, class... X>
-HWY_INLINE void map(std::size_t n, Y* HWY_RESTRICT y, Function f, const X* HWY_RESTRICT... x) {
+/// (stream_out.h) comes after. Of 2 * kLanes neighbours each beside() is called once.
+template <bool kPastCaches, class Y, class Function, class Beside, class... X>
+HWY_INLINE void map_beside(std::size_t n, Y* HWY_RESTRICT y, Function f, Beside beside,
+                           const X* HWY_RESTRICT... x) {
   const F d;
   std::size_t i = 0;
   constexpr bool is_bf16 = std::is_same_v<Y, Bf16>;
@@ -186,14 +188,46 @@ HWY_INLINE void map(std::size_t n, Y* HWY_RESTRICT y, Function f, const X* HWY_R
     const auto of_two = [&f](auto... v) { return Two{f(v.a...), f(v.b...)}; };
     if constexpr (kPastCaches && !std::is_same_v<Y, F16>) {
       if (reinterpret_cast<std::uintptr_t>(y) % 64 == 0)
-        for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+        for (; i + 2 * kLanes <= n; i += 2 * kLanes, beside())
           store_two<true, kNan>(d, of_two(load_two(d, x + i)...), y + i);
     }
-    for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes, beside())
       store_two<false, kNan>(d, of_two(load_two(d, x + i)...), y + i);
   }
   for (; i + kLanes <= n; i += kLanes) store(d, f(load(d, x + i)...), y + i);
   if (i < n) store_n(d, f(load_n(d, x + i, n - i)...), y + i, n - i);
+}
+
+template <bool kPastCaches = false, class Y, class Function, class... X>
+HWY_INLINE void map(std::size_t n, Y* y, Function f, const X*... x) {
+  map_beside<kPastCaches>(
+      n, y, f, [] {}, x...);
+}
+
+HWY_INLINE void fetch_lines(const std::byte* p, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
+/// As above, with what is to be done for memory beside.
+template <class Y, class Function, class... X>
+HWY_INLINE void map_out(const Traffic& traffic, std::size_t n, Y* y, Function f, const X*... x) {
+  if (traffic.fetch_bytes != 0 && n >= 2 * kLanes) {
+    const std::byte* at = traffic.fetch;
+    const std::size_t step = traffic.fetch_bytes / (n / (2 * kLanes));
+    const auto fetch = [&] {
+      fetch_lines(at, step);
+      at += step;
+    };
+    if (traffic.past_caches) {
+      map_beside<true>(n, y, f, fetch, x...);
+    } else {
+      map_beside<false>(n, y, f, fetch, x...);
+    }
+  } else if (traffic.past_caches) {
+    map<true>(n, y, f, x...);
+  } else {
+    map<false>(n, y, f, x...);
+  }
 }
 
 /// Adding this rounds to the nearest integer n and leaves n + 127 in the low bits of the sum: a shift by 23
@@ -232,24 +266,31 @@ HWY_INLINE VF times_power_of_two(F d, VF v, VF n) {
 #endif
 }
 
-/// e^x = fraction * 2^exponent.
-struct ExpParts {
-  VF fraction, exponent;
-};
+inline constexpr float kLog2E = 0x1.715476p+0f;
 
-/// Pre: -104 <= x <= 0 or NaN. The product has a relative error below 1.2e-7 (about 1 ulp) where it is
-/// normal: ln 2 is subtracted in two parts, and the polynomial of degree 6 has a relative error of 3.8e-9.
-HWY_INLINE ExpParts exp_parts(F d, VF x) {
-  const VF n = hn::Round(hn::Mul(x, hn::Set(d, 0x1.715476p+0f)));
-  VF r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x);  // n * 0x1.62e4p-1 is exact for |n| < 256
+/// e^(x - n ln 2), where n is x / ln 2 to the nearest integer, |n| < 256. ln 2 is subtracted in two parts,
+/// and the polynomial of degree 6 has a relative error of 3.8e-9.
+HWY_INLINE VF exp_of_rest(F d, VF x, VF n) {
+  VF r = hn::NegMulAdd(n, hn::Set(d, 0x1.62e4p-1f), x);  // n * 0x1.62e4p-1 is exact
   r = hn::NegMulAdd(n, hn::Set(d, 0x1.7f7d1cp-20f), r);
   VF p = hn::Set(d, 0x1.6a2434p-10f);
   p = hn::MulAdd(p, r, hn::Set(d, 0x1.1239e2p-7f));
   p = hn::MulAdd(p, r, hn::Set(d, 0x1.5558f2p-5f));
   p = hn::MulAdd(p, r, hn::Set(d, 0x1.555492p-3f));
   p = hn::MulAdd(p, r, hn::Set(d, 0x1.fffffcp-2f));
-  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
-  return {p, n};
+  return hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+}
+
+/// e^x = fraction * 2^exponent.
+struct ExpParts {
+  VF fraction, exponent;
+};
+
+/// Pre: -104 <= x <= 0 or NaN. The product has a relative error below 1.2e-7 (about 1 ulp) where it is
+/// normal.
+HWY_INLINE ExpParts exp_parts(F d, VF x) {
+  const VF n = hn::Round(hn::Mul(x, hn::Set(d, kLog2E)));
+  return {exp_of_rest(d, x, n), n};
 }
 
 }  // namespace dif::cpu::HWY_NAMESPACE

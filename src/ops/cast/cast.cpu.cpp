@@ -15,10 +15,12 @@ namespace dif::cpu::HWY_NAMESPACE {
 
 static void cast_rows(const RowBlock& block) {
   const RowOperand& x = block.in[0];
+  const Traffic past_caches = {block.traffic.past_caches};
   with_storage(x.dtype, [&]<class X>(X) {
     with_storage(block.operation->dtype, [&]<class Y>(Y) {
-      map_part(
-          block, block.n, block.out_as<Y>(), [](VF v) { return v; }, x.as<X>());
+      map_out(
+          past_caches, static_cast<std::size_t>(block.n), block.out_as<Y>(), [](VF v) { return v; },
+          x.as<X>());
     });
   });
 }

@@ -15,18 +15,19 @@ HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE void layer_norm_row(const T* x, const T* w, const T* bias, std::size_t n, float eps, T* y) {
+HWY_INLINE void layer_norm_row(const T* x, const T* w, const T* bias, std::size_t n, float eps,
+                               const Traffic& traffic, T* y) {
   const Moments m = moments(x, n);
   const double variance = std::max(0.0, m.squares / static_cast<double>(n));
   const Normalise normalised(m.mean, static_cast<float>(1.0 / std::sqrt(variance + eps)));
   if (w == nullptr) {
-    map(n, y, normalised, x);
+    map_out(traffic, n, y, normalised, x);
   } else if (bias == nullptr) {
-    map(
-        n, y, [&](VF v, VF a) { return hn::Mul(normalised(v), a); }, x, w);
+    map_out(
+        traffic, n, y, [&](VF v, VF a) { return hn::Mul(normalised(v), a); }, x, w);
   } else {
-    map(
-        n, y, [&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }, x, w, bias);
+    map_out(
+        traffic, n, y, [&](VF v, VF a, VF b) { return hn::Add(hn::Mul(normalised(v), a), b); }, x, w, bias);
   }
 }
 
@@ -37,7 +38,7 @@ static void layer_norm_block(const NormBlock& block) {
     const T* x = static_cast<const T*>(block.x) + block.row * block.columns;
     T* y = static_cast<T*>(block.y) + block.row * block.columns;
     for (std::int64_t row = 0; row < block.n_rows; ++row, x += n, y += n)
-      layer_norm_row(x, w, bias, n, block.eps, y);
+      layer_norm_row(x, w, bias, n, block.eps, {}, y);
   });
 }
 
@@ -48,7 +49,7 @@ static void layer_norm_rows(const RowBlock& block) {
     const T* const bias = block.in.size() > 2 ? block.in[2].as<T>() : nullptr;
     for (std::int64_t i = 0; i < block.n; i += n)
       layer_norm_row(block.in[0].as<T>() + i, w, bias, static_cast<std::size_t>(n), block.operation->value,
-                     block.out_as<T>() + i);
+                     block.traffic.part(i / n, block.n / n), block.out_as<T>() + i);
   });
 }
 

@@ -31,8 +31,11 @@ struct RotaryRun {
 HWY_BEFORE_NAMESPACE();
 namespace dif::cpu::HWY_NAMESPACE {
 
-template <bool kPastCaches, class T>
-void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const T* x, T* y) {
+// Of one token; `traffic` is its share.
+
+template <class T>
+void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const Traffic& traffic,
+                  const T* x, T* y) {
   const auto n = static_cast<std::size_t>(2 * run.half);
   // Each pair of lanes reads its cosine twice, and its sine with the sign of its product.
   HWY_ALIGN float cosines[kMostRotated], sines[kMostRotated];
@@ -45,21 +48,23 @@ void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, cons
     return hn::Add(hn::Mul(v, c), hn::Mul(hn::Reverse2(F(), v), s));
   };
   for (std::int64_t head = 0; head < run.heads; ++head)
-    map<kPastCaches>(n, y + head * run.depth, turned, x + head * run.depth,
-                     static_cast<const float*>(cosines), static_cast<const float*>(sines));
+    map_out(traffic.part(head, run.heads), n, y + head * run.depth, turned, x + head * run.depth,
+            static_cast<const float*>(cosines), static_cast<const float*>(sines));
 }
 
 /// Two vectors have the first and the second elements of their pairs.
-template <bool kPastCaches>
-void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const Bf16* x, Bf16* y) {
+static void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, const Traffic& traffic,
+                         const Bf16* x, Bf16* y) {
   const F d;
   const auto turned = [&](Two v, VF c, VF s) {
     return Two{hn::Sub(hn::Mul(v.a, c), hn::Mul(v.b, s)), hn::Add(hn::Mul(v.b, c), hn::Mul(v.a, s))};
   };
   const auto half = static_cast<std::size_t>(run.half);
   for (std::int64_t head = 0; head < run.heads; ++head, x += run.depth, y += run.depth) {
+    const Traffic part = traffic.part(head, run.heads);
+    fetch_lines(part.fetch, part.fetch_bytes);
     std::size_t i = 0;
-    if (kPastCaches && reinterpret_cast<std::uintptr_t>(y) % 64 == 0)
+    if (part.past_caches && reinterpret_cast<std::uintptr_t>(y) % 64 == 0)
       for (; i + kLanes <= half; i += kLanes)
         store_two<true>(d, turned(load_two(d, x + 2 * i), load(d, cos + i), load(d, sin + i)), y + 2 * i);
     for (; i + kLanes <= half; i += kLanes)
@@ -72,29 +77,31 @@ void rotate_pairs(const RotaryRun& run, const float* cos, const float* sin, cons
   }
 }
 
-template <bool kPastCaches, class T>
-void rotate_halves(const RotaryRun& run, const float* cos, const float* sin, const T* x, T* y) {
+template <class T>
+void rotate_halves(const RotaryRun& run, const float* cos, const float* sin, const Traffic& traffic,
+                   const T* x, T* y) {
   const auto n = static_cast<std::size_t>(run.half);
   const auto first = [](VF a, VF b, VF c, VF s) { return hn::Sub(hn::Mul(a, c), hn::Mul(b, s)); };
   const auto second = [](VF a, VF b, VF c, VF s) { return hn::Add(hn::Mul(b, c), hn::Mul(a, s)); };
   for (std::int64_t head = 0; head < run.heads; ++head) {
     const T *const a = x + head * run.depth, *const b = a + run.half;
-    map<kPastCaches>(n, y + head * run.depth, first, a, b, cos, sin);
-    map<kPastCaches>(n, y + head * run.depth + run.half, second, a, b, cos, sin);
+    map_out(traffic.part(2 * head, 2 * run.heads), n, y + head * run.depth, first, a, b, cos, sin);
+    map_out(traffic.part(2 * head + 1, 2 * run.heads), n, y + head * run.depth + run.half, second, a, b, cos,
+            sin);
   }
 }
 
 /// Rows row .. row+n_rows-1 of the B * S tokens; x and y begin at the first of them.
-template <bool kPastCaches, class T>
-void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64_t n_rows, const T* x, T* y) {
-  for (std::int64_t end = row + n_rows; row < end;
-       ++row, x += run.heads * run.depth, y += run.heads * run.depth) {
+template <class T>
+HWY_INLINE void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64_t n_rows,
+                              const Traffic& traffic, const T* x, T* y) {
+  for (std::int64_t i = 0; i < n_rows; ++i, ++row, x += run.heads * run.depth, y += run.heads * run.depth) {
     const float* const cos = run.cos + row % run.tokens * run.half;
     const float* const sin = run.sin + row % run.tokens * run.half;
     if (run.interleaved) {
-      rotate_pairs<kPastCaches>(run, cos, sin, x, y);
+      rotate_pairs(run, cos, sin, traffic.part(i, n_rows), x, y);
     } else {
-      rotate_halves<kPastCaches>(run, cos, sin, x, y);
+      rotate_halves(run, cos, sin, traffic.part(i, n_rows), x, y);
     }
     const std::int64_t rest = run.depth - 2 * run.half;
     for (std::int64_t head = 0; rest != 0 && head < run.heads; ++head)
@@ -105,8 +112,7 @@ void rotate_tokens(const RotaryRun& run, std::int64_t row, std::int64_t n_rows, 
 static void rotary_block(const RotaryRun& run, std::int64_t row, std::int64_t n_rows) {
   with_storage(run.dtype, [&]<class T>(T) {
     const std::int64_t first = row * run.heads * run.depth;
-    rotate_tokens<false>(run, row, n_rows, static_cast<const T*>(run.x) + first,
-                         static_cast<T*>(run.y) + first);
+    rotate_tokens(run, row, n_rows, {}, static_cast<const T*>(run.x) + first, static_cast<T*>(run.y) + first);
   });
 }
 
@@ -122,8 +128,8 @@ static void rotary_rows(const RowBlock& block) {
     run.cos = block.in[1].as<float>();
     run.sin = block.in[2].as<float>();
     const std::int64_t token = o.heads * o.columns;
-    const auto rotate = block.past_caches ? rotate_tokens<true, T> : rotate_tokens<false, T>;
-    rotate(run, block.first / token, block.n / token, block.in[0].as<T>(), block.out_as<T>());
+    rotate_tokens(run, block.first / token, block.n / token, block.traffic, block.in[0].as<T>(),
+                  block.out_as<T>());
   });
 }
 
