@@ -1,5 +1,7 @@
 #include "pipelines/decode_choice.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "pipelines/slab_decoder.h"
 #include "pipelines/tile_decoder.h"
@@ -7,8 +9,16 @@
 namespace dif {
 
 namespace {
-/// Below, smaller slabs would free nothing that a denoiser could use.
-constexpr std::uint64_t kLeastSlabBytes = 64 << 20;
+
+/// By default slabs are made for this part of the memory.
+constexpr std::uint64_t kShare = 4;
+
+/// The denoiser has its memory when the decoder does not run, and by the same arithmetic slabs for half of it
+/// never need more.
+std::uint64_t free_of_cost(const ir::Program& denoiser) {
+  return run_bytes(denoiser) / 2;
+}
+
 }  // namespace
 
 DecodeChoice::DecodeChoice(const frontends::Model& model, const GenerationSettings& settings,
@@ -35,7 +45,11 @@ Result<std::unique_ptr<Decoder>> DecodeChoice::make(const PrepareProgram& prepar
 
 bool DecodeChoice::give_way(const Error& error) {
   if (settings_.decode.way != DecodeWay::kAuto || error.code != ErrorCode::kOutOfMemory) return false;
-  if (way_ == DecodeWay::kSlabs) return (slab_bytes_ /= 2) >= kLeastSlabBytes;
+  if (way_ == DecodeWay::kSlabs) {
+    const bool in_the_way = slab_bytes_ > free_of_cost(chain_.step.program);
+    slab_bytes_ /= 2;
+    return in_the_way;
+  }
   way_ = DecodeWay::kSlabs;
   reason_ = "in one piece it does not fit: " + error.message;
   return true;
@@ -47,7 +61,10 @@ Result<std::unique_ptr<Decoder>> DecodeChoice::make_slabs(const PrepareProgram& 
   std::erase_if(exact, [](const opt::Pass* pass) { return !pass->exact; });
   ir::Program program = exact.size() == passes_.size() ? chain_.decode.program : built_;
   if (exact.size() != passes_.size()) DIF_TRY(opt::run(program, exact));
-  if (slab_bytes_ == 0) slab_bytes_ = slab_bytes(program, memory_cap_bytes_, chain_.step.program);
+  const std::uint64_t whole = run_bytes(program);
+  if (slab_bytes_ == 0 && memory_cap_bytes_ == 0) slab_bytes_ = whole / kShare;
+  if (slab_bytes_ == 0)
+    slab_bytes_ = std::min(whole, std::max(memory_cap_bytes_ / kShare, free_of_cost(chain_.step.program)));
   return make_slab_decoder(program, slab_bytes_, reason_, prepare);
 }
 

@@ -58,6 +58,19 @@ TEST(GenerationJson, ReadsBackEveryField) {
   EXPECT_EQ(*read, record);
 }
 
+TEST(GenerationJson, KeepsHowAPictureWasTiled) {
+  GenerationRecord record = full_record();
+  EXPECT_EQ(text_of(generation_json(record)).find("tile"), std::string::npos);
+  record.decode = "tiles";
+  record.tile_size = 256;
+  record.tile_overlap = 32;
+  const auto read = parse_generation_json(text_of(generation_json(record)), "a.png");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, record);
+  record.tile_size = 0;
+  EXPECT_FALSE(generation_json(record));
+}
+
 TEST(GenerationJson, CarriesSchemaKindVersionAndProvenance) {
   const std::string text = text_of(generation_json(full_record()));
   for (const char* part : {"\"schema\": \"diffusion-compiler-telemetry\"", "\"kind\": \"generation\"",

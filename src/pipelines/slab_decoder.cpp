@@ -25,17 +25,6 @@ using runtime::PreparedReport;
 
 namespace {
 
-constexpr std::uint64_t kShare = 4;  ///< of the memory, for slab_bytes
-
-/// What a run takes at the most: every value that lives at one time, inputs and outputs.
-std::uint64_t bytes_of(const ir::Program& program) {
-  std::uint64_t bytes = plan::make_plan(program).arena_bytes;
-  for (const ValueId input : program.inputs) bytes = saturating_add(bytes, program.type(input).bytes());
-  for (const ir::Output& output : program.outputs)
-    bytes = saturating_add(bytes, program.type(output.value).bytes());
-  return bytes;
-}
-
 /// The slabs of a stage, all of one height; the last one may begin inside the one before.
 std::vector<std::int64_t> first_rows(std::int64_t height, std::int64_t rows) {
   std::vector<std::int64_t> first;
@@ -49,7 +38,7 @@ Result<std::int64_t> choose_rows(const ImageStages& stages, std::size_t stage, s
     const std::int64_t rows = std::min(height, ceil_div(ceil_div(height, n_slabs), multiple) * multiple);
     if (rows == multiple) return rows;
     DIF_ASSIGN(const SlabProgram slab, stages.slab(stage, rows));
-    if (bytes_of(slab.program) <= bytes) return rows;
+    if (run_bytes(slab.program) <= bytes) return rows;
   }
 }
 
@@ -261,7 +250,7 @@ Result<SlabLayout> choose_slabs(const ir::Program& program, std::uint64_t bytes)
   for (std::size_t first = stages.stages().size(); first-- > 0;) {
     DIF_ASSIGN(const ir::Program part, stages.part_before(first));
     layout.first_stage = first;
-    if (bytes_of(part) <= bytes) break;
+    if (run_bytes(part) <= bytes) break;
   }
   for (std::size_t stage = layout.first_stage; stage < stages.stages().size(); ++stage) {
     DIF_ASSIGN(const std::int64_t rows, choose_rows(stages, stage, bytes));
@@ -293,11 +282,12 @@ Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, s
   }
 }
 
-std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes,
-                         const ir::Program& denoiser) {
-  const std::uint64_t whole = bytes_of(program);
-  if (memory_cap_bytes == 0) return whole / kShare;
-  return std::min(whole, std::max(memory_cap_bytes / kShare, bytes_of(denoiser) / 2));
+std::uint64_t run_bytes(const ir::Program& program) {
+  std::uint64_t bytes = plan::make_plan(program).arena_bytes;
+  for (const ValueId input : program.inputs) bytes = saturating_add(bytes, program.type(input).bytes());
+  for (const ir::Output& output : program.outputs)
+    bytes = saturating_add(bytes, program.type(output.value).bytes());
+  return bytes;
 }
 
 }  // namespace dif

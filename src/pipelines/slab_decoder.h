@@ -36,10 +36,8 @@ Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, c
 Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, std::uint64_t bytes,
                                                    const std::string& reason, const PrepareProgram& prepare);
 
-/// What slabs are made for: a quarter of the cap, or half of what the denoiser, whose memory it is before,
-/// takes by the same arithmetic, where that is more; without a cap a quarter of what the decode takes in one
-/// piece.
-std::uint64_t slab_bytes(const ir::Program& program, std::uint64_t memory_cap_bytes,
-                         const ir::Program& denoiser);
+/// What a run of a program takes by the planner's arithmetic: the values that live at one time, inputs and
+/// outputs.
+std::uint64_t run_bytes(const ir::Program& program);
 
 }  // namespace dif
