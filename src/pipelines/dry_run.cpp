@@ -75,9 +75,12 @@ struct TimedProgram {
 };
 constexpr TimedProgram kTimed[] = {{"encode", "encode"}, {"step", "denoise"}, {"decode", "decode"}};
 
+/// A decode in parts has a speed of its own.
 SpeedConditions conditions_of(SpeedConditions backend, const std::string& program,
-                              const GenerationSettings& settings) {
+                              const GenerationSettings& settings, const Decoder& decoder) {
   backend.program = program;
+  if (program == "decode" && decoder.way() != DecodeWay::kWhole)
+    backend.program += fmt::format(" {}", decode_way_name(decoder.way()));
   backend.dtype = dtype_name(program == "decode" ? settings.vae_dtype : settings.dtype);
   return backend;
 }
@@ -134,7 +137,8 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
   result.programs = {std::move(encode), std::move(*step), std::move(decode)};
   for (PlannedProgram& program : result.programs) {
     result.flops += program.flops * static_cast<double>(program.runs);
-    program.speed = find_speed(speeds, conditions_of(backend, program.name, settings), program.flops);
+    program.speed =
+        find_speed(speeds, conditions_of(backend, program.name, settings, *decoder), program.flops);
   }
   result.available_bytes = settings.available_bytes;
   result.decode = decode_text(*decoder);
@@ -162,8 +166,8 @@ void note_speeds(io::CacheStore& speeds, const SpeedConditions& backend, const G
     double seconds = 0;
     for (const StageTime& time : pipeline.times())
       if (time.stage == timed.stage) seconds += time.seconds;
-    note_speed(speeds, conditions_of(backend, timed.name, settings), program->flops, runs_of(timed.name),
-               seconds);
+    note_speed(speeds, conditions_of(backend, timed.name, settings, pipeline.decoder()), program->flops,
+               runs_of(timed.name), seconds);
   }
 }
 
