@@ -27,8 +27,6 @@ constexpr std::int64_t kTaskElements = 4 * kBlockElements;
 /// Tasks of a large group: few enough that a task's first block, which nobody has fetched, is a small part of
 /// it.
 constexpr std::int64_t kMostTasks = 128;
-/// Bytes read and written by a group from which on they come out of memory: fetched ahead.
-constexpr std::int64_t kFromMemoryBytes = 4 << 20;
 constexpr std::int64_t kLine = 64;
 
 /// Shares out the inputs of the next block, to be fetched between the steps of this one.
@@ -66,8 +64,8 @@ class RowGroup final : public runtime::Kernel {
  public:
   explicit RowGroup(const GroupRequest& request) : program_(request), slots_(thread_count()) {
     const std::int64_t rows = program_.rows();
-    fetches_ = program_.moved_bytes() >= kFromMemoryBytes && !program_.reads_in_one_run();
-    const std::int64_t near = fetches_ ? kNearStreamBytes : kNearBytes;
+    fetches_ = program_.reads_memory() && !program_.reads_in_one_run();
+    const std::int64_t near = program_.reads_memory() ? kNearStreamBytes : kNearBytes;
     if (!program_.one_row_at_a_time()) block_rows_ = std::clamp<std::int64_t>(near / kept_bytes(), 1, rows);
     const std::int64_t task_rows =
         std::max(std::max<std::int64_t>(1, kTaskElements / program_.row_elements()), rows / kMostTasks);

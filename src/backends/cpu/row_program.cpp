@@ -191,12 +191,12 @@ void RowProgram::add(const GroupRequest& request, std::uint32_t index) {
   place_result(source, index, instruction);
   if (value.segment != open_segment_)
     segments_.push_back(
-        {instructions_.size(), 0, instruction.operation.width, is_elementwise(source) ? kTileBytes : 0});
+        {instructions_.size(), 0, instruction.operation.width, is_elementwise(source) ? tile_size() : 0});
   open_segment_ = value.segment;
   instructions_.push_back(std::move(instruction));
   RowSegment& segment = segments_.back();
   segment.end = instructions_.size();
-  segment.tile = std::min(segment.tile, kTileBytes / widest_element(op));
+  segment.tile = std::min(segment.tile, tile_size() / widest_element(op));
   give_back_after(index);
 }
 
@@ -230,7 +230,7 @@ void RowProgram::place_result(const GroupOp& source, std::uint32_t index, RowIns
   } else {
     instruction.copied_to = source.output;
     const bool in_tiles = is_elementwise(source) && values_[value.last_use].segment == value.segment;
-    const std::int64_t bytes = in_tiles ? kTileBytes : row_bytes;
+    const std::int64_t bytes = in_tiles ? tile_size() : row_bytes;
     value.bytes = static_cast<std::int64_t>(align_up(static_cast<std::size_t>(bytes), kAlignment));
     value.place = in_tiles ? Place{Place::kTile, 0, tile_scratch_.take(value.bytes), 0}
                            : Place{Place::kRows, 0, row_scratch_.take(value.bytes), row_bytes};

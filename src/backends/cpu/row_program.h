@@ -11,10 +11,6 @@
 /// meanwhile.
 namespace dif::cpu {
 
-/// Bytes of the widest operand or result that element-wise operations hand on to each other at a time: few
-/// enough that a core goes on reading memory while it computes, and many enough that calls cost little.
-inline constexpr std::int64_t kTileBytes = 2 << 10;
-
 /// How an operation works in a group; null: it has no such form.
 struct RowForm {
   const ir::OpDef* op;
@@ -87,11 +83,14 @@ class RowProgram {
   /// Of the results of one row: bytes of the widest, elements of all.
   std::int64_t widest_bytes() const { return widest_bytes_; }
   std::int64_t row_elements() const { return row_elements_; }
-  /// Bytes that are read row by row and written.
-  std::int64_t moved_bytes() const { return moved_bytes_; }
+  /// What is read row by row comes out of memory.
+  bool reads_memory() const { return moved_bytes_ >= kFromMemoryBytes; }
   bool writes_past_caches() const { return writes_past_caches_; }
 
  private:
+  /// Bytes read and written by a group from which on they come out of memory.
+  static constexpr std::int64_t kFromMemoryBytes = 4 << 20;
+
   /// Gives memory to values, that of dead ones again.
   class Scratch {
    public:
@@ -116,6 +115,9 @@ class RowProgram {
     bool is_part = false;        ///< a slice that is read where it is
   };
 
+  /// Bytes of the widest operand or result that element-wise operations hand on to each other at a time: many
+  /// enough that calls cost little, and few enough that a core goes on reading memory while it computes.
+  std::int64_t tile_size() const { return reads_memory() ? 2 << 10 : 4 << 10; }
   void find_values(const runtime::GroupRequest& request);
   void find_reads(const runtime::GroupRequest& request);
   void add(const runtime::GroupRequest& request, std::uint32_t index);

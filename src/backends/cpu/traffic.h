@@ -17,6 +17,7 @@ struct Traffic {
 
   /// The share of step `index` of `count` equal ones.
   Traffic part(std::int64_t index, std::int64_t count) const {
+    if (fetch_bytes == 0) return *this;
     const auto first = fetch_bytes * static_cast<std::size_t>(index) / static_cast<std::size_t>(count);
     const auto end = fetch_bytes * static_cast<std::size_t>(index + 1) / static_cast<std::size_t>(count);
     return {past_caches, fetch + first, end - first};
