@@ -47,8 +47,7 @@ RowFunction rows_of_concat() {
     for (const RowOperand& operand : block.in) {
       const std::int64_t bytes = operand.columns * size;
       const std::byte* x = operand.as<std::byte>();
-      for (std::int64_t i = 0; i < block.n * size; i += step, x += bytes)
-        std::copy_n(x, bytes, y + i);
+      for (std::int64_t i = 0; i < block.n * size; i += step, x += bytes) std::copy_n(x, bytes, y + i);
       y += bytes;
     }
   };
