@@ -122,7 +122,8 @@ TEST_F(Bindings, WrongInputsAreNamed) {
   expect_refused(read_inputs(program_, {{"x", x_}, {"0", x_}, {"ids", ids}}), "input x is bound twice");
   expect_refused(read_inputs(program_, {{"x", half}, {"ids", ids}}), "difcast converts it");
   expect_refused(read_inputs(program_, {{"x", ids}, {"ids", ids}}), "is i32[2], the program wants f32[2, 4]");
-  EXPECT_EQ(read_inputs(program_, {{"x", "/nowhere.diftensor"}}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(read_inputs(program_, {{"x", "/nowhere.diftensor"}, {"ids", ids}}).error().code,
+            ErrorCode::kNotFound);
 }
 
 TEST_F(Bindings, TensorsAreStoredAloneOrTogetherInOneArchive) {
