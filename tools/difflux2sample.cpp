@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/streaming_options.h"
+#include "execution_choices.h"
 #include "frontends/family.h"
 #include "frontends/model.h"
 #include "generation_report.h"
@@ -32,11 +33,7 @@ namespace {
 const std::vector<MissingFeature> kMissing = {
     {"choice of the attention kernel (the backend takes the fastest that serves)",
      {},
-     {"--transformer-attention", "--cudnn-attention-heuristic"}},
-    {"choice of a product's algorithm",
-     {"--expand-linear-algorithms", "--persist-linear-heuristics"},
-     {"--tune-linear-operation", "--select-linear-algorithm", "--linear-tuning-warmups",
-      "--linear-tuning-iterations", "--linear-tuning-sessions"}},
+     {"--transformer-attention"}},
     {"W8A8 linears",
      {"--w8a8-convrot", "--w8a8-f32-convrot", "--w8a8-f32-signed-convrot", "--w8a8-f32-signed-convrot-4096",
       "--w8a8-signed-convrot", "--w8a8-signed-convrot-4096", "--w8a8-weight-equalization",
@@ -91,12 +88,13 @@ class Sample {
  public:
   Sample(const CLI::App& app, const Options& options, const cli::DtypeOptions& dtypes,
          const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
-         const cli::ProgressOptions& progress)
+         const ExecutionChoices& choices, const cli::ProgressOptions& progress)
       : app_(app),
         options_(options),
         dtypes_(dtypes),
         backend_(backend),
         streaming_(streaming),
+        choices_(choices),
         progress_(progress.create()) {}
 
   Status run() {
@@ -110,6 +108,10 @@ class Sample {
     DIF_ASSIGN(auto context, backend_.create(std::move(context_options), &backend_choice_));
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
+    choices_.warn_unused(backend_name_);
+    settings_.step_execution = [this](const ir::Program& step) {
+      return choices_.options(step, backend_.cache_folder());
+    };
     DIF_ASSIGN(pipeline_,
                TextToImage::create(*model_, std::move(context), settings_, observer_of(progress_)));
     DIF_ASSIGN(const Picture picture, draw());
@@ -249,6 +251,7 @@ class Sample {
   const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;
   const cli::StreamingOptions& streaming_;
+  const ExecutionChoices& choices_;
   cli::Progress progress_;
   GenerationSettings settings_;
   PictureSize size_;
@@ -311,6 +314,10 @@ int run(int argc, char** argv) {
   const cli::DtypeOptions dtypes(app);
   const cli::BackendOptions backend(app);
   const cli::StreamingOptions streaming(app);
+  const ExecutionChoices choices(app, {.tune = "--tune-linear-operation",
+                                       .warmups = "--linear-tuning-warmups",
+                                       .iterations = "--linear-tuning-iterations",
+                                       .sessions = "--linear-tuning-sessions"});
   const cli::ProgressOptions progress(app);
   const RefusedOptions refused(app, kMissing);
   cli::examples(
@@ -322,7 +329,7 @@ int run(int argc, char** argv) {
       "--output x.png --report x.json --steps 4 --capture-every 1 --state-output x.safetensors\n");
   return cli::run_app(app, argc, argv, [&]() -> Status {
     DIF_TRY(refused.check());
-    return Sample(app, o, dtypes, backend, streaming, progress).run();
+    return Sample(app, o, dtypes, backend, streaming, choices, progress).run();
   });
 }
 

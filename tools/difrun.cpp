@@ -143,9 +143,7 @@ class Run {
       DIF_ASSIGN(context_, backend_.create(std::move(context_options), &choice_));
       return ok();
     }));
-    if (execution.attention != runtime::AttentionHeuristic::kDefault && context_->library().name() != "cuda")
-      cli::print_warning(fmt::format("backend {} has no cuDNN: --cudnn-attention-heuristic changes nothing",
-                                     context_->library().name()));
+    choices_.warn_unused(context_->library().name());
     const auto start = std::chrono::steady_clock::now();
     DIF_TRY(phase("prepare", [&]() -> Status {
       DIF_ASSIGN(prepared_, runtime::PreparedProgram::prepare(context_, program_, constants_, execution));

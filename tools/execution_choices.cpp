@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/tool.h"
 #include "io/printable.h"
 #include "pipelines/program_bindings.h"
 
@@ -95,6 +96,12 @@ Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& p
   if (heuristic_ == "b") result.attention = AttentionHeuristic::kB;
   if (heuristic_ == "fallback") result.attention = AttentionHeuristic::kFallback;
   return result;
+}
+
+void ExecutionChoices::warn_unused(const std::string& backend) const {
+  if (!heuristic_.empty() && backend != "cuda")
+    cli::print_warning(
+        fmt::format("backend {} has no cuDNN: --cudnn-attention-heuristic changes nothing", backend));
 }
 
 }  // namespace dif::tools

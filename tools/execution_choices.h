@@ -31,6 +31,8 @@ class ExecutionChoices {
   /// kept, and `cache_folder` is empty).
   Result<runtime::ExecutionOptions> options(const ir::Program& program,
                                             const std::string& cache_folder) const;
+  /// Tells the user what has no meaning on a backend.
+  void warn_unused(const std::string& backend) const;
 
  private:
   Names names_;

@@ -518,6 +518,9 @@ class TextToImage::Implementation {
       constants.push_back(
           {ref.data, ref.type.bytes(), ref.file == nullptr ? -1 : ref.file->fd(), ref.file_offset});
     runtime::ExecutionOptions execution;
+    if (settings_.step_execution && program.name == chain_.step.program.name) {
+      DIF_ASSIGN(execution, settings_.step_execution(program));
+    }
     execution.stream_weights = settings_.stream_encoder && program.name == chain_.encode.program.name;
     return PreparedProgram::prepare(context_, program, constants, execution);
   }

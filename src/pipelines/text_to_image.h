@@ -46,6 +46,8 @@ struct GenerationSettings {
   std::shared_ptr<ProgramTraces> traces;
   /// The tokenizer and the encoder stay, so that encode_prompts() can be asked again.
   bool keep_encoder = false;
+  /// The caller's decisions about the denoiser, asked when it is prepared. Empty: none.
+  std::function<Result<runtime::ExecutionOptions>(const ir::Program& step)> step_execution;
   /// Under a budget the encoder keeps no weights on the device, so that the denoiser has room for more of its
   /// own.
   bool stream_encoder = false;

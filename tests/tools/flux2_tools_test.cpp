@@ -46,6 +46,14 @@ class Flux2Sample : public Flux2Tools {
   }
 };
 
+TEST_F(Flux2Sample, RefusesChoicesThatTheDenoiserDoesNotHave) {
+  refuse({"--tune-linear-operation", "99999"}, "program step has no operation 99999; the last one is");
+  refuse({"--select-linear-algorithm", "99999:0"}, "program step has no operation 99999");
+  refuse({"--select-linear-algorithm", "1"}, "expected OPERATION:RANK");
+  refuse({"--linear-tuning-warmups", "1"}, "--tune-linear-operation");
+  refuse({"--persist-linear-heuristics", "--no-cache"}, "there is no cache folder");
+}
+
 TEST_F(Flux2Sample, DrawsWhatGenerateDraws) {
   sample("a", {"--steps", "2"});
   succeed("dif", {"generate", "a red apple", "-o", "b.png", "--size", "16x16", "--steps", "2",
