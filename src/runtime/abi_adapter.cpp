@@ -435,14 +435,23 @@ class Loop {
     return options_.n_carries != 0 && options_.wants_state == 0 && !hooks_.trace && !hooks_.check_operations;
   }
 
+  using Probes = std::array<std::unique_ptr<FiniteProbe>, 2>;
+
   /// The host submits a step while the device is still busy with the one before, whose result it hears of
   /// later: two steps are under way at most.
   Status run_ahead() {
-    std::array<std::unique_ptr<FiniteProbe>, 2> probes;
+    Probes probes;
     for (auto& probe : probes) {
       DIF_ASSIGN(probe, device_.finite_probe());
       if (probe == nullptr) return run_in_turn();
     }
+    Status status = run_ahead(probes);
+    // What is still under way writes to the probes.
+    if (!status) static_cast<void>(device_.synchronize());
+    return status;
+  }
+
+  Status run_ahead(const Probes& probes) {
     for (std::uint32_t i = 0; i < options_.n_steps; ++i) {
       DIF_TRY(start(options_.first_step + i));
       for (std::uint32_t k = 0; k < options_.n_carries; ++k)
