@@ -117,8 +117,10 @@ def profiles(run):
     for name, what in (("step", "One step"), ("decode", "Decode"), ("encode", "Encode of one prompt")):
         if name in found:
             program = found[name]
+            statistic = program.get("statistic", "mean, the first run included, which also loads libraries' kernels: what "
+                                    "shares them with nothing looks slow")
             lines += [f"{what}, operation by operation (`dif generate --trace-ops`; each by the device's clock, without the "
-                      f"graph that a run is otherwise): {program['ms']:.2f} ms.", "",
+                      f"graph that a run is otherwise; {statistic}): {program['ms']:.2f} ms.", "",
                       *table(["operations", "result", "kernel", "times", "ms", "each, microseconds", "rate", "ceiling / found"],
                              table_rows(program, run["ceilings"]))]
     return lines
@@ -128,7 +130,7 @@ def page(documents):
     """`documents`: {source: document}"""
     lines = ["# FLUX.2 [klein] beside diffusers", "",
              "By `scripts/render-benchmarks` from the documents named below; edit neither by hand. "
-             "[benchmarks.md](../benchmarks.md) says what is measured and how. Where a model has fewer blocks than the published "
+             "[benchmarks.md](../benchmarks.md) says what is measured and how, [flux2-misses.md](flux2-misses.md) why what fails does. Where a model has fewer blocks than the published "
              "one, its step is that much shorter on both sides; ratios carry over, times do not.", ""]
     for source, document in documents.items():
         run = document["run"]

@@ -33,7 +33,7 @@ def judge(run, numbers):
     judge_parity(peer["parity"], numbers, what)
     seconds = statistics.median(request["seconds"] for request in requests)
     theirs = statistics.median(peer["requests"])
-    if run["whole_model"]:
+    if run["whole_model"] and run["hidden"] == 3072 and not peer["guided"]:  # klein-4B, distilled
         numbers.at_most(f"{what}: request to PNG, model loaded, seconds", seconds, 0.40,
                         f"diffusers eager {theirs:.2f} s; stretch 0.30")
     write = 1e3 * median_stage(requests, "write")

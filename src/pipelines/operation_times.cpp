@@ -78,6 +78,13 @@ std::map<OpId, std::vector<OpId>> groups_of(const ir::Program& program, const st
   return groups;
 }
 
+double median(std::vector<std::uint64_t> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  const auto above = static_cast<double>(values[half]);
+  return values.size() % 2 != 0 ? above : (above + static_cast<double>(values[half - 1])) / 2;
+}
+
 double rate(double amount, double seconds) {
   return seconds > 0 ? amount / seconds : 0;
 }
@@ -114,16 +121,15 @@ StepWork step_work(const ir::Program& program, std::span<const OpId> ops) {
 }
 
 void OperationTimes::record(const dif_trace_event& event) {
-  Sum& sum = sums_[event.operation];
+  Step& step = steps_[event.operation];
   const auto text = [](const char* found) {
     return found == nullptr ? std::string("?") : io::printable(found, kMaxNameBytes);
   };
-  if (sum.runs == 0) {
-    sum.name = text(event.op_name);
-    sum.kernel = text(event.kernel);
+  if (step.nanoseconds.empty()) {
+    step.name = text(event.op_name);
+    step.kernel = text(event.kernel);
   }
-  sum.seconds += static_cast<double>(event.nanoseconds) * 1e-9;
-  ++sum.runs;
+  step.nanoseconds.push_back(event.nanoseconds);
 }
 
 std::vector<OperationTime> OperationTimes::of(const ir::Program& program,
@@ -131,16 +137,16 @@ std::vector<OperationTime> OperationTimes::of(const ir::Program& program,
   const auto groups = groups_of(program, report.details);
   const auto& modules = program.provenance.op_modules;
   std::vector<OperationTime> times;
-  for (const auto& [op, sum] : sums_) {
+  for (const auto& [op, step] : steps_) {
     if (op >= program.ops.size()) continue;
     OperationTime& time = times.emplace_back();
     const auto group = groups.find(op);
     time.ops = group == groups.end() ? std::vector<OpId>{op} : group->second;
-    time.name = sum.name;
-    time.kernel = sum.kernel;
+    time.name = step.name;
+    time.kernel = step.kernel;
     if (op < modules.size()) time.module = modules[op];
-    time.runs = sum.runs;
-    time.seconds = sum.seconds / static_cast<double>(sum.runs);
+    time.runs = step.nanoseconds.size();
+    time.seconds = median(step.nanoseconds) * 1e-9;
     time.result = program.type(program.ops[time.ops.back()].results.front());
     time.work = step_work(program, time.ops);
   }
@@ -180,7 +186,7 @@ std::string operation_kinds_text(const std::vector<OperationTime>& times) {
   struct Kind {
     const OperationTime* example = nullptr;
     std::uint64_t runs = 0;
-    double seconds = 0;  // of all runs
+    double seconds = 0;  // of all runs, had each taken the median
   };
   std::map<std::tuple<std::string, std::string, std::string, double, std::uint64_t>, Kind> kinds;
   for (const OperationTime& time : times) {

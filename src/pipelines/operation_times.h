@@ -31,7 +31,7 @@ struct OperationTime {
   std::string module;     ///< of the reference framework
   ir::TensorType result;  ///< of the last operation
   std::uint64_t runs = 0;
-  double seconds = 0;  ///< of one run, on average
+  double seconds = 0;  ///< of one run, the median: the first one also loads what libraries run
   StepWork work;       ///< of one run
 };
 
@@ -39,18 +39,16 @@ struct OperationTime {
 class OperationTimes {
  public:
   void record(const dif_trace_event& event);
-  bool empty() const { return sums_.empty(); }
 
   /// Slowest first. Which operations ran as a group is taken from `report`, as far as the backend tells.
   std::vector<OperationTime> of(const ir::Program& program, const runtime::PreparedReport& report) const;
 
  private:
-  struct Sum {
+  struct Step {
     std::string name, kernel;
-    std::uint64_t runs = 0;
-    double seconds = 0;
+    std::vector<std::uint64_t> nanoseconds;  ///< of each run
   };
-  std::map<ir::OpId, Sum> sums_;
+  std::map<ir::OpId, Step> steps_;
 };
 
 /// Hands the events of a context to the program that runs.
