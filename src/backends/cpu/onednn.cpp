@@ -1,5 +1,7 @@
 #include "backends/cpu/onednn.h"
 
+#include <sys/mman.h>
+
 #include <oneapi/dnnl/dnnl.hpp>
 
 namespace dif::cpu {
@@ -13,6 +15,16 @@ dnnl::engine& onednn_engine() {
 dnnl::stream& onednn_stream() {
   static auto* stream = new dnnl::stream(onednn_engine());
   return *stream;
+}
+
+Status onednn_has_room() {
+  constexpr std::size_t kMostCodeBytes = 16 << 20;
+  void* const room = mmap(nullptr, kMostCodeBytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED)
+    return fail(ErrorCode::kOutOfMemory, "the system has no memory left for the code of a kernel");
+  munmap(room, kMostCodeBytes);
+  return ok();
 }
 
 std::string layout_name(std::span<const std::byte> description, DType storage) {

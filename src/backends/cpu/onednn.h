@@ -28,6 +28,10 @@ std::string layout_name(std::span<const std::byte> description, DType storage);
 /// description.
 std::string onednn_identity();
 
+/// Whether there is room for the machine code of a primitive: oneDNN writes it where the system gave it
+/// memory, and does not look whether it did. Error: OutOfMemory.
+Status onednn_has_room();
+
 /// Runs `call`, which may throw dnnl::error or bad_alloc. Error: Internal with what oneDNN said.
 template <class Call>
 Status onednn_guarded(const char* what, Call&& call) {
@@ -37,6 +41,13 @@ Status onednn_guarded(const char* what, Call&& call) {
   } catch (const std::exception& e) {
     return fail(ErrorCode::kInternal, "oneDNN, {}: {}", what, e.what());
   }
+}
+
+/// The same for a `call` that makes primitives. Errors also: OutOfMemory.
+template <class Call>
+Status onednn_making(const char* what, Call&& call) {
+  DIF_TRY(onednn_has_room());
+  return onednn_guarded(what, call);
 }
 
 }  // namespace dif::cpu

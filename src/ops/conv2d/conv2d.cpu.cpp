@@ -88,6 +88,7 @@ class Conv2d final : public runtime::Kernel {
 
   Status prepare(const KernelRequest& request) {
     cut_into_bands();
+    DIF_TRY(onednn_has_room());
     std::string error;
     for (const auto& [in, out] : kLayouts) {
       if (g_.channels_last && in.width != 0) continue;  // a band of rows is dense as it lies there
@@ -95,7 +96,7 @@ class Conv2d final : public runtime::Kernel {
     }
     if (calls_.empty()) return runtime::declined("oneDNN has no fast convolution for it: {}", error);
     if (request.constants[1]) {
-      DIF_TRY(onednn_guarded("packing weights", [&] { keep_packed(request); }));
+      DIF_TRY(onednn_making("packing weights", [&] { keep_packed(request); }));
     }
     bias_.resize(static_cast<std::size_t>(has_bias_ ? g_.co : 0));
     if (has_bias_ && request.constants[2]) {

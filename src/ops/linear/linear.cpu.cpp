@@ -46,11 +46,11 @@ class Linear final : public runtime::Kernel {
         has_bias_(op.has(2)) {}
 
   Status prepare(const KernelRequest& request) {
-    DIF_TRY(onednn_guarded("making a matrix product", [&] { make_primitives(); }));
+    DIF_TRY(onednn_making("making a matrix product", [&] { make_primitives(); }));
     if (needs_packing() && request.constants[1])
-      DIF_TRY(onednn_guarded("packing weights", [&] { keep_packed(request); }));
+      DIF_TRY(onednn_making("packing weights", [&] { keep_packed(request); }));
     if (needs_packing() && !packed_.kept && !serial_)
-      DIF_TRY(onednn_guarded("making matrix products", [&] { make_panels(); }));
+      DIF_TRY(onednn_making("making matrix products", [&] { make_panels(); }));
     if (has_bias_ && request.constants[2]) {
       bias_.resize(static_cast<std::size_t>(n_));
       convert(storage_, request.constants[2].pointer(), DType::kF32, bias_.data(), n_);
@@ -81,7 +81,7 @@ class Linear final : public runtime::Kernel {
     if (packed_.kept) {
       w = packed_.buffer->data();
     } else if (needs_packing() && serial_) {
-      DIF_TRY(onednn_guarded("packing weights", [&] { pack(w, 0, n_, weights_, workspace + weights_at_); }));
+      DIF_TRY(onednn_making("packing weights", [&] { pack(w, 0, n_, weights_, workspace + weights_at_); }));
       w = workspace + weights_at_;
     }
     if (panels_) {
