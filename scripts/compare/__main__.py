@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from benchmark.document import Numbers, head  # noqa: E402
 from benchmark.runs import run_process, stop  # noqa: E402
 from floor import Transformer, composite  # noqa: E402
-from ours import DeviceMemory, Ours, read_whole, synthesise  # noqa: E402
+from ours import DeviceWatch, Ours, read_whole, synthesise  # noqa: E402
 from verdicts import judge  # noqa: E402
 
 ROOT = HERE.parent.parent
@@ -102,13 +102,13 @@ def measure_ours(ours, options, scratch):
 
 
 def measure_peer(model, request_file, options, scratch):
-    memory = DeviceMemory()
-    found, peak = memory.during(lambda: peer("peer.py", "measure", model, request_file, scratch / "boundaries", scratch))
+    watch = DeviceWatch()
+    found, peak = watch.during(lambda: peer("peer.py", "measure", model, request_file, scratch / "boundaries", scratch))
     found["device_peak_mib_of_everything"] = peak
     if not options.without_peer_process:
         command = [os.environ.get("PEER_PYTHON", sys.executable), HERE / "peer.py", "process", model, request_file,
                    scratch / "peer.png"]
-        run, peak = memory.during(lambda: run_process(command))
+        run, peak = watch.during(lambda: run_process(command))
         found["process"] = {"wall_seconds": run["seconds"], "peak_mib": run["peak_mib"], "device_peak_mib": peak}
         say("diffusers as a process")
     return found

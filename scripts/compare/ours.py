@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import threading
 import time
@@ -10,17 +11,23 @@ import operations
 from benchmark.runs import run_process, stop
 
 
-class DeviceMemory:
-    """The most that is in use on device 0 while something runs, beyond what was in use before. NVML counts every
-    process, contexts and libraries included; nothing where there is no NVML."""
+def nvml_of_the_machine():
+    try:
+        import pynvml
+        pynvml.nvmlInit()
+        return pynvml
+    except Exception:  # no such package, no driver
+        return None
 
-    def __init__(self):
-        try:
-            import pynvml
-            pynvml.nvmlInit()
-            self.handle, self.nvml = pynvml.nvmlDeviceGetHandleByIndex(0), pynvml
-        except Exception:  # no such package, no driver
-            self.nvml = None
+
+class DeviceWatch:
+    """The most that is in use on device 0 while something runs, beyond what was in use before. NVML counts every
+    process, contexts and libraries included; nothing where there is no NVML. `load` is what the device did meanwhile, as
+    often as NVML was asked: its clock in MHz, its power in W."""
+
+    def __init__(self, nvml=None):
+        self.nvml, self.load = nvml or nvml_of_the_machine(), None
+        self.handle = self.nvml.nvmlDeviceGetHandleByIndex(0) if self.nvml else None
 
     def used(self):
         return self.nvml.nvmlDeviceGetMemoryInfo(self.handle).used if self.nvml else 0
@@ -29,11 +36,13 @@ class DeviceMemory:
         """(what run() gives, peak in MiB or None)"""
         if not self.nvml:
             return run(), None
-        before, most, done = self.used(), [0], threading.Event()
+        before, most, done, seen = self.used(), [0], threading.Event(), []
 
         def watch():
             while not done.wait(0.02):
                 most[0] = max(most[0], self.used())
+                seen.append((self.nvml.nvmlDeviceGetClockInfo(self.handle, self.nvml.NVML_CLOCK_SM),
+                             self.nvml.nvmlDeviceGetPowerUsage(self.handle) / 1000))
 
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -42,14 +51,25 @@ class DeviceMemory:
         finally:
             done.set()
             watcher.join()
+        self.load = busy_load(seen)
         return found, round((most[0] - before) / 2**20)
+
+
+def busy_load(seen):
+    """Medians of those of (MHz, W) in which the device took at least half of the most power."""
+    most = max((watts for _, watts in seen), default=0)
+    busy = [one for one in seen if one[1] >= most / 2]
+    if not busy:
+        return None
+    return {"clock_mhz": statistics.median(mhz for mhz, _ in busy), "power_watts": statistics.median(watts for _, watts in busy),
+            "most_watts": most}
 
 
 class Ours:
     def __init__(self, dif, model, request, options, scratch):
         self.dif, self.model, self.request, self.scratch = dif, model, request, scratch
         self.environment = {**os.environ, "DIF_CACHE_DIR": str(scratch / "cache")}
-        self.memory = DeviceMemory()
+        self.watch = DeviceWatch()
         self.numerics = ["--backend", options.backend, "--dtype", options.dtype, "--vae-dtype", options.vae_dtype]
         if options.threads:
             self.numerics += ["--threads", options.threads]
@@ -63,7 +83,7 @@ class Ours:
     def process(self):
         """A whole process, prompt to file."""
         report = self.scratch / "process.json"
-        run, peak = self.memory.during(lambda: run_process(self.generate("--report", report), environment=self.environment))
+        run, peak = self.watch.during(lambda: run_process(self.generate("--report", report), environment=self.environment))
         document = json.loads(report.read_text())
         return {**run, "device_peak_mib": peak, "loading": loading_of(document), **stages_of(document)}
 
@@ -75,13 +95,13 @@ class Ours:
     def requests(self, times):
         """Requests to one process that has the model loaded."""
         report = self.scratch / "requests.json"
-        _, peak = self.memory.during(lambda: run_process(self.generate("--repeat", times, "--report", report),
+        _, peak = self.watch.during(lambda: run_process(self.generate("--repeat", times, "--report", report),
                                                          environment=self.environment))
         document = json.loads(report.read_text())
         return {"requests": [{"seconds": one["seconds"], **stages_of(one)} for one in document["requests"][1:]],
                 "first_request": {"seconds": document["requests"][0]["seconds"], **stages_of(document["requests"][0])},
                 "load": stages_of({"stages": before_requests(document["stages"])})["stages"],
-                "memory": document["memory"], "device_peak_mib": peak, "guided": document["request"]["guided"],
+                "memory": document["memory"], "device_peak_mib": peak, "device_load": self.watch.load, "guided": document["request"]["guided"],
                 "programs": [{key: program[key] for key in ("name", "fingerprint", "prepared_fingerprint", "flops",
                                                             "resident_bytes", "streamed_bytes")}
                              for program in document["programs"]]}
@@ -97,7 +117,7 @@ class Ours:
         pictures counts; its latents must be those of a run without a cap."""
         def draw(name, *more):
             report, latents = self.scratch / f"{name}.json", self.scratch / f"{name}.diftensor"
-            run, peak = self.memory.during(lambda: run_process(
+            run, peak = self.watch.during(lambda: run_process(
                 self.generate("--batch", 2, "--save-latents", latents, "--report", report, *more), environment=self.environment))
             document = json.loads(report.read_text())
             step = next(program for program in document["programs"] if program["name"] == "step")

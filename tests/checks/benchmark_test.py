@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zlib
 from pathlib import Path
@@ -17,6 +18,7 @@ from benchmark import files, runs, workloads  # noqa: E402
 from benchmark.document import Numbers  # noqa: E402
 import floor  # noqa: E402
 import operations  # noqa: E402
+import ours  # noqa: E402
 import verdicts  # noqa: E402
 
 
@@ -165,6 +167,36 @@ class Comparison(unittest.TestCase):
                 request["stages"]["denoise"] *= 3
             verdicts.judge(run, numbers)
             self.assertEqual([row["verdict"] for row in numbers.rows if "step /" in row["claim"]][0], "FAIL")
+
+
+class Watch(unittest.TestCase):
+    class Nvml:
+        NVML_CLOCK_SM = 1
+
+        def __init__(self):
+            self.bytes = iter([100, 300, *[200] * 10**6])
+
+        def nvmlDeviceGetHandleByIndex(self, index):
+            return index
+
+        def nvmlDeviceGetMemoryInfo(self, handle):
+            return type("Info", (), {"used": next(self.bytes) << 20})
+
+        def nvmlDeviceGetClockInfo(self, handle, what):
+            return 1980
+
+        def nvmlDeviceGetPowerUsage(self, handle):
+            return 650_000
+
+    def test_what_the_device_did_while_something_ran(self):
+        watch = ours.DeviceWatch(self.Nvml())
+        self.assertEqual(watch.during(lambda: time.sleep(0.2) or "done"), ("done", 200))
+        self.assertEqual(watch.load, {"clock_mhz": 1980, "power_watts": 650, "most_watts": 650})
+
+    def test_idle_moments_do_not_count(self):
+        self.assertEqual(ours.busy_load([(300, 80), (1500, 690), (1400, 700)]),
+                         {"clock_mhz": 1450, "power_watts": 695, "most_watts": 700})
+        self.assertIsNone(ours.busy_load([]))
 
 
 class Streamed(unittest.TestCase):
