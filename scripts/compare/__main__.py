@@ -49,6 +49,7 @@ def arguments():
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--vae-dtype", default="bf16")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--dif-options", default="", help="more options of dif generate, such as '--passes none'; the boundaries are without them")
     parser.add_argument("--prompt", default="a red apple")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--size", default="1024x1024")

@@ -1,6 +1,7 @@
 """Our side of the comparison: processes of dif, their reports, and the memory of the device meanwhile."""
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -73,12 +74,14 @@ class Ours:
         self.numerics = ["--backend", options.backend, "--dtype", options.dtype, "--vae-dtype", options.vae_dtype]
         if options.threads:
             self.numerics += ["--threads", options.threads]
+        self.more = shlex.split(options.dif_options)
 
     def generate(self, *more):
         request = self.request
         return [self.dif, "generate", request["prompt"], "--model", self.model, "--seed", request["seed"], "--size",
                 f"{request['width']}x{request['height']}", "--steps", request["steps"], "--guidance", request["guidance"],
-                "--text-tokens", request["text_tokens"], "-q", "-o", self.scratch / "ours.png", *self.numerics, *more]
+                "--text-tokens", request["text_tokens"], "-q", "-o", self.scratch / "ours.png", *self.numerics,
+                *self.more, *more]
 
     def process(self):
         """A whole process, prompt to file."""
@@ -101,7 +104,8 @@ class Ours:
         return {"requests": [{"seconds": one["seconds"], **stages_of(one)} for one in document["requests"][1:]],
                 "first_request": {"seconds": document["requests"][0]["seconds"], **stages_of(document["requests"][0])},
                 "load": stages_of({"stages": before_requests(document["stages"])})["stages"],
-                "memory": document["memory"], "device_peak_mib": peak, "device_load": self.watch.load, "guided": document["request"]["guided"],
+                "memory": document["memory"], "device_peak_mib": peak, "device_load": self.watch.load,
+                "guided": document["request"]["guided"],
                 "programs": [{key: program[key] for key in ("name", "fingerprint", "prepared_fingerprint", "flops",
                                                             "resident_bytes", "streamed_bytes")}
                              for program in document["programs"]]}
