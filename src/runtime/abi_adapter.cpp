@@ -196,6 +196,7 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
   executor_options.weights = context.weights;
   DIF_ASSIGN(executor_options.execution, read_execution(*options));
   executor_options.plan_only = (flags & DIF_PREPARE_PLAN_ONLY) != 0;
+  executor_options.cap_bytes = context.options.memory_cap_bytes;
   if (options->release != nullptr)
     executor_options.release = [options](std::uint32_t i) { options->release(options->user, i); };
   auto result = std::make_unique<dif_prepared>();

@@ -69,9 +69,31 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
   executor->make_schedule(executor->schedule_);
   if (!options.plan_only) DIF_TRY(executor->open_stream(executor->schedule_));
   executor->make_report(options, seconds_since(start));
-  if (!options.plan_only)
+  if (options.plan_only)
+    DIF_TRY(executor->plan_memory(options.cap_bytes));
+  else
     DIF_TRY(arena.reserve(executor->report_.arena_bytes, executor->report_.workspace_bytes));
   return executor;
+}
+
+/// Counts what is only planned, so that the next program is planned beside it.
+Status Executor::plan_memory(std::uint64_t cap_bytes) {
+  if (late_) {  // decide_residency has compared it with the budget
+    arena_.plan(report_.arena_bytes, report_.workspace_bytes,
+                static_cast<std::int64_t>(report_.resident_bytes));
+    planned_bytes_ = report_.resident_bytes;
+    return ok();
+  }
+  if (cap_bytes == 0) return ok();
+  const bool copies = !device_.addresses_host_memory();
+  std::uint64_t held = copies ? report_.prepacked_bytes : 0;
+  for (ir::ValueId id = 0; id < program_.values.size(); ++id) {
+    const bool is_copy = plan_.values[id].storage == Storage::kFolded || copies;
+    if (fixed_places_[id] && plan_.values[id].root == id && is_copy) held += program_.type(id).bytes();
+  }
+  DIF_TRY(arena_.plan_under_cap(cap_bytes, report_.arena_bytes, report_.workspace_bytes, held));
+  planned_bytes_ = held;
+  return ok();
 }
 
 /// Runs `work`, whose time counts for the weights, but for that of the kernels that it makes.

@@ -40,6 +40,9 @@ struct ExecutorOptions {
   plan::PitchRules pitches = {};  ///< what kernels and group kernels take besides dense tensors
   /// Decide and report: no constant is read (their pointers may be null), nothing is kept, a run is refused.
   bool plan_only = false;
+  /// What a device without a copy lane may hold, for a plan that is refused as preparing would be; 0 = no
+  /// cap.
+  std::uint64_t cap_bytes = 0;
   WeightOptions weights = {};  ///< for a device with a copy lane
   ExecutionOptions execution = {};
 };
@@ -179,6 +182,7 @@ class Executor {
   Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options);
   void release_unread(const ExecutorOptions& options);
   void make_report(const ExecutorOptions& options, double seconds);
+  Status plan_memory(std::uint64_t cap_bytes);
   Status take_apart();
 
   // executor_weights.cpp: weights on a device with a copy lane
@@ -249,6 +253,7 @@ class Executor {
   PrepareTimes times_;
   bool executes_ = true;
   bool plan_only_ = false;
+  std::uint64_t planned_bytes_ = 0;  ///< of weights, that the arena counts while this lives
   ir::OpId failed_operation_ = ir::kNoId;
 
   // On a device with a copy lane:

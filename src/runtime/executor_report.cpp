@@ -93,9 +93,6 @@ void Executor::make_report(const ExecutorOptions& options, double seconds) {
   }
   report_.details = details.dump();
   if (loading_.bytes != 0) add_loading(report_.details);
-  if (late_ && plan_only_)
-    arena_.plan(report_.arena_bytes, report_.workspace_bytes,
-                static_cast<std::int64_t>(report_.resident_bytes));
 }
 
 }  // namespace dif::runtime

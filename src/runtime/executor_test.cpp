@@ -254,5 +254,18 @@ TEST(SharedArena, GrowsAndNeverShrinks) {
   std::memset(arena.arena().pointer(), 1, 100000);
 }
 
+TEST(SharedArena, APlanMeetsTheCapWhereReservingWould) {
+  HostDevice device(0);
+  SharedArena arena(device);
+  ASSERT_TRUE(arena.plan_under_cap(1000, 300, 100, 200));
+  expect_error(arena.plan_under_cap(1000, 701, 100, 0), ErrorCode::kOutOfMemory,
+               "701 bytes more would exceed the memory cap of 1000 bytes (300 are held)");
+  EXPECT_EQ(arena.planned_resident_bytes(), 200U) << "what was refused counts no more";
+  ASSERT_TRUE(arena.plan_under_cap(1000, 700, 0, 0)) << "in the place of the smaller arena";
+  expect_error(arena.plan_under_cap(1000, 0, 101, 0), ErrorCode::kOutOfMemory, "(900 are held)");
+  arena.plan(0, 0, -200);
+  EXPECT_TRUE(arena.plan_under_cap(1000, 0, 101, 0)) << "the weights are gone";
+}
+
 }  // namespace
 }  // namespace dif::runtime

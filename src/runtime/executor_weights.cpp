@@ -39,7 +39,7 @@ Executor::~Executor() {
     if (load_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) loader_->stop();
     load_.wait();
   }
-  if (late_ && plan_only_) arena_.plan(0, 0, -static_cast<std::int64_t>(report_.resident_bytes));
+  if (planned_bytes_ != 0) arena_.plan(0, 0, -static_cast<std::int64_t>(planned_bytes_));
   arena_.leave(late_ && (device_.cap_bytes() != 0 || weights_.budget_bytes != 0));
 }
 

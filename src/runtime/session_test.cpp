@@ -236,6 +236,26 @@ TEST(Session, PlansWithoutConstantsWhatPrepareReports) {
   EXPECT_EQ(planned->prepacked_bytes, report->prepacked_bytes);
 }
 
+TEST(Session, APlanIsRefusedUnderTheCapThatPreparingMeets) {
+  ir::Builder b("plan");
+  const ir::TensorType rows = {DType::kF32, {1024, 256}};
+  ir::Value x = b.input("x", rows);
+  for (int i = 0; i < 3; ++i) x = ops::mul_scalar(b, x, 2);
+  b.output("y", x);
+  const ir::Program program = finish(b);
+  ContextOptions options;
+  options.memory_cap_bytes = rows.bytes();
+  const auto context = open("reference", options);
+  const auto planned = PreparedProgram::plan(context, program);
+  ASSERT_FALSE(planned);
+  const auto prepared = PreparedProgram::prepare(context, program, {});
+  ASSERT_FALSE(prepared);
+  EXPECT_EQ(planned.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(planned.error().message, prepared.error().message);
+  options.memory_cap_bytes = 4 * rows.bytes();
+  EXPECT_TRUE(PreparedProgram::plan(open("reference", options), program));
+}
+
 // --- loops ------------------------------------------------------------------------------------------------
 
 /// latents' = latents + table[step]

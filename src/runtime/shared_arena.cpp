@@ -55,6 +55,25 @@ void SharedArena::plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes,
   planned_resident_bytes_ += static_cast<std::uint64_t>(resident_bytes);
 }
 
+Status SharedArena::plan_under_cap(std::uint64_t cap_bytes, std::uint64_t arena_bytes,
+                                   std::uint64_t workspace_bytes, std::uint64_t resident_bytes) {
+  const std::uint64_t resident = planned_resident_bytes_ + resident_bytes;
+  const auto check = [&](std::uint64_t bytes, std::uint64_t held) -> Status {
+    if (bytes <= cap_bytes && held <= cap_bytes - bytes) return ok();
+    return fail(ErrorCode::kOutOfMemory,
+                "{} bytes more would exceed the memory cap of {} bytes ({} are held)", bytes, cap_bytes,
+                held);
+  };
+  if (arena_bytes > planned_arena_bytes_) {
+    planned_arena_bytes_ = 0;  // as reserve() gives back the smaller one first
+    DIF_TRY(check(arena_bytes, resident + planned_workspace_bytes_));
+  }
+  const std::uint64_t arena = std::max(arena_bytes, planned_arena_bytes_);
+  DIF_TRY(check(std::max(workspace_bytes, planned_workspace_bytes_), resident + arena));
+  plan(arena_bytes, workspace_bytes, static_cast<std::int64_t>(resident_bytes));
+  return ok();
+}
+
 void SharedArena::leave(bool frees) {
   if (--n_programs_ != 0 || !frees) return;
   arena_ = DeviceBuffer();

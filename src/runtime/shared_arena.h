@@ -47,6 +47,10 @@ class SharedArena {
   /// What a program that is only planned would take: the next one is planned beside it. Its weights count
   /// while it lives (a negative number takes them back), the largest arena and workspace remain.
   void plan(std::uint64_t arena_bytes, std::uint64_t workspace_bytes, std::int64_t resident_bytes);
+  /// The same on a device that may hold `cap_bytes`. Errors: OutOfMemory, where reserve() would meet the cap;
+  /// then nothing is planned.
+  Status plan_under_cap(std::uint64_t cap_bytes, std::uint64_t arena_bytes, std::uint64_t workspace_bytes,
+                        std::uint64_t resident_bytes);
   std::uint64_t planned_arena_bytes() const { return std::max(planned_arena_bytes_, arena_.bytes()); }
   std::uint64_t planned_workspace_bytes() const {
     return std::max(planned_workspace_bytes_, workspace_.bytes());
