@@ -273,8 +273,8 @@ class Generate {
     recorded_rng_ = record.rng;
     dtype_choice_ = "as recorded";
     passes_text_ = record.passes;
-    if (record.decode == "tiles")  // the others give the same picture
-      settings_.decode = {DecodeWay::kTiles, record.tile_size, record.tile_overlap};
+    settings_.decode = {*decode_way_from_name(record.decode), record.tile_size, record.tile_overlap,
+                        static_cast<std::uint64_t>(record.slab_bytes)};
     seed_ = record.seed;
     DIF_ASSIGN(const std::string digest, model_digest(*model_, cache_));
     if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
@@ -405,9 +405,12 @@ class Generate {
     record.noise_dtype = dtype_name(settings_.noise_dtype);
     record.rng = settings_.noise_source.text();
     record.passes = passes_text_;
-    record.decode = decode_way_name(settings_.decode.way);
+    const Decoder& decoder = pipeline_->decoder();
+    const bool in_slabs = decoder.way() == DecodeWay::kSlabs;  // asked for, or what fitted
+    record.decode = decode_way_name(in_slabs ? DecodeWay::kSlabs : settings_.decode.way);
     record.tile_size = settings_.decode.tile_size;
     record.tile_overlap = settings_.decode.tile_overlap;
+    record.slab_bytes = static_cast<std::int64_t>(std::min<std::uint64_t>(decoder.slab_bytes(), INT64_MAX));
     record.backend = backend_name_;
     record.model_name = model_->name();
     record.model_digest = model_digest_;

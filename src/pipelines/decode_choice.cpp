@@ -31,7 +31,8 @@ DecodeChoice::DecodeChoice(const frontends::Model& model, const GenerationSettin
       passes_(std::move(passes)),
       memory_cap_bytes_(memory_cap_bytes),
       way_(settings.decode.way),
-      reason_(way_ == DecodeWay::kAuto ? "it fits" : "as asked") {}
+      reason_(way_ == DecodeWay::kAuto ? "it fits" : "as asked"),
+      slab_bytes_(settings.decode.slab_bytes) {}
 
 Result<std::unique_ptr<Decoder>> DecodeChoice::make(const PrepareProgram& prepare) {
   if (way_ == DecodeWay::kSlabs) return make_slabs(prepare);

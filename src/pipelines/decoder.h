@@ -31,6 +31,7 @@ struct DecodeOptions {
   DecodeWay way = DecodeWay::kAuto;
   std::int64_t tile_size = 512;    ///< pixels of a side
   std::int64_t tile_overlap = 64;  ///< pixels that neighbours share at the least
+  std::uint64_t slab_bytes = 0;    ///< what slabs are made for; 0: chosen by the memory
 };
 
 /// One program of a decode, as it was prepared.
@@ -59,6 +60,9 @@ class Decoder {
   /// Why this way, in a few words.
   const std::string& reason() const { return reason_; }
   const std::vector<DecodePart>& parts() const { return parts_; }
+  /// DecodeOptions::slab_bytes that gives the same slabs of the same program; 0: not in slabs.
+  std::uint64_t slab_bytes() const { return slab_bytes_; }
+  void set_slab_bytes(std::uint64_t bytes) { slab_bytes_ = bytes; }
 
  protected:
   Decoder(DecodeWay way, std::string reason) : way_(way), reason_(std::move(reason)) {}
@@ -71,6 +75,7 @@ class Decoder {
   DecodeWay way_;
   std::string reason_;
   std::vector<DecodePart> parts_;
+  std::uint64_t slab_bytes_ = 0;
 };
 
 /// What all parts of a decode take together: they share arena and workspace, the rest adds up. Details are

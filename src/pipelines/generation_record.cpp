@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "dif/dtype.h"
 #include "io/json.h"
 #include "io/printable.h"
+#include "pipelines/decoder.h"
 
 namespace dif {
 
@@ -106,9 +108,12 @@ Status validate(const GenerationRecord& record, std::string_view source) {
   check.dtype("state_dtype", record.state_dtype);
   check.dtype("noise_dtype", record.noise_dtype);
   check.name("passes", record.passes);
-  check.name("decode", record.decode);
+  if (!decode_way_from_name(record.decode))
+    check.wrong("decode", fmt::format("\"{}\"", io::printable(record.decode, 40)),
+                "auto, whole, slabs or tiles");
   check.integer("tile_size", record.tile_size, 1, kMaxCount);
   check.integer("tile_overlap", record.tile_overlap, 0, kMaxCount);
+  check.integer("slab_bytes", record.slab_bytes, 0, std::numeric_limits<std::int64_t>::max());
   check.text("backend", record.backend, kMaxNameBytes);
   check.text("device", record.device, kMaxNameBytes);
   check.text("model name", record.model_name, kMaxNameBytes);
@@ -162,6 +167,7 @@ Result<std::string> generation_json(const GenerationRecord& record) {
     document["numerics"]["tile_size"] = record.tile_size;
     document["numerics"]["tile_overlap"] = record.tile_overlap;
   }
+  if (record.decode == "slabs") document["numerics"]["slab_bytes"] = record.slab_bytes;
   return io::json_text(document);
 }
 
@@ -199,8 +205,11 @@ Result<GenerationRecord> parse_generation_json(std::string_view text, std::strin
   record.noise_dtype = numerics.string("noise_dtype");
   record.passes = numerics.string_or("passes", record.passes);
   record.decode = numerics.string_or("decode", record.decode);
-  record.tile_size = numerics.integer_or("tile_size", record.tile_size);
-  record.tile_overlap = numerics.integer_or("tile_overlap", record.tile_overlap);
+  if (record.decode == "tiles") {
+    record.tile_size = numerics.integer("tile_size");
+    record.tile_overlap = numerics.integer("tile_overlap");
+  }
+  record.slab_bytes = numerics.integer_or("slab_bytes", record.slab_bytes);
   record.backend = numerics.string("backend");
   record.device = numerics.string("device");
   auto model = top.object("model");

@@ -43,6 +43,7 @@ struct GenerationRecord {
   std::string decode = "auto";     ///< a name for decode_way_from_name
   std::int64_t tile_size = 512;    ///< pixels, with "tiles"
   std::int64_t tile_overlap = 64;  ///< likewise
+  std::int64_t slab_bytes = 0;     ///< what slabs were made for, with "slabs"; 0: not known
   std::string backend;             ///< plug-in's name; empty when not known
   std::string device;              ///< what the backend calls it; empty when not known
 

@@ -71,6 +71,36 @@ TEST(GenerationJson, KeepsHowAPictureWasTiled) {
   EXPECT_FALSE(generation_json(record));
 }
 
+TEST(GenerationJson, KeepsWhatSlabsWereMadeFor) {
+  GenerationRecord record = full_record();
+  EXPECT_EQ(text_of(generation_json(record)).find("slab"), std::string::npos);
+  record.decode = "slabs";
+  record.slab_bytes = std::int64_t{3} << 30;
+  const auto read = parse_generation_json(text_of(generation_json(record)), "a.png");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, record);
+}
+
+TEST(GenerationJson, RefusesAWayOfDecodingThatItCannotRepeat) {
+  GenerationRecord record = full_record();
+  record.decode = "tiles";
+  const std::string good = text_of(generation_json(record));
+  const std::tuple<const char*, const char*, const char*> cases[] = {
+      {"\"decode\": \"tiles\"", "\"decode\": \"bogus\"",
+       "decode is \"bogus\", expected auto, whole, slabs or tiles"},
+      {"\"decode\": \"tiles\"", "\"decode\": \"\"", "decode is \"\""},
+      {"\"tile_size\": 512", "\"tile_side\": 512", "tile_size"},
+      {"\"tile_overlap\": 64", "\"tile_over\": 64", "tile_overlap"},
+      {"\"tile_overlap\": 64", "\"tile_overlap\": 64, \"slab_bytes\": -1", "slab_bytes"},
+  };
+  for (const auto& [from, to, key] : cases) {
+    const auto refused = parse_generation_json(replaced(good, from, to), "apple.png");
+    ASSERT_FALSE(refused) << to;
+    EXPECT_NE(refused.error().message.find("apple.png"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find(key), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(GenerationJson, CarriesSchemaKindVersionAndProvenance) {
   const std::string text = text_of(generation_json(full_record()));
   for (const char* part : {"\"schema\": \"diffusion-compiler-telemetry\"", "\"kind\": \"generation\"",

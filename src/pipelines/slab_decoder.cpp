@@ -272,6 +272,7 @@ Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, s
   while (true) {
     DIF_ASSIGN(const SlabLayout layout, choose_slabs(program, bytes));
     auto decoder = make_slab_decoder(program, layout, reason, prepare);
+    if (decoder) (*decoder)->set_slab_bytes(std::max<std::uint64_t>(1, bytes));  // nothing fits into one
     if (decoder || decoder.error().code != ErrorCode::kOutOfMemory) return decoder;
     if (bytes == 0)
       return with_context(std::move(decoder.error()),

@@ -192,6 +192,14 @@ TEST_P(Slabs, GrowSmallerUntilTheyArePrepared) {
   ASSERT_TRUE(slabs) << slabs.error().message;
   EXPECT_GT(refused, 0);
   EXPECT_EQ((*slabs)->reason(), "it does not fit");
+  const auto again = make_slab_decoder(program_, (*slabs)->slab_bytes(), "", all);
+  ASSERT_TRUE(again) << again.error().message;
+  const auto rows_of = [](const Decoder& decoder) {
+    std::vector<std::int64_t> rows;
+    for (const DecodePart& part : decoder.parts()) rows.push_back(part.rows);
+    return rows;
+  };
+  EXPECT_EQ(rows_of(**again), rows_of(**slabs)) << "what they were made for gives them again";
   most = 100;
   slabs = make_slab_decoder(program_, std::uint64_t{1} << 30, "", small_only);
   ASSERT_FALSE(slabs);

@@ -67,7 +67,7 @@ TEST_F(Generate, PassesChangeThePathAndNotThePicture) {
   refuse({"a red apple", "--passes", "hoist"}, 2, "there is no pass \"hoist\"");
 }
 
-TEST_F(Generate, DecodesInTheWayThatIsAskedAndRecordsTiles) {
+TEST_F(Generate, DecodesInTheWayThatIsAskedAndRecordsIt) {
   const auto drawn = [&](const std::string& name, const Arguments& more) {
     succeed("dif", Arguments{"generate", "-o", name, "--quiet", "--backend", "reference"} + more);
     const auto image = io::read_png(path(name));
@@ -88,6 +88,9 @@ TEST_F(Generate, DecodesInTheWayThatIsAskedAndRecordsTiles) {
       "tiles.png", request + Arguments{"--decode", "tiles", "--tile-size", "16", "--tile-overlap", "0"});
   EXPECT_NE(tiles, whole);
   EXPECT_EQ(drawn("again.png", {"--from", "tiles.png"}), tiles);
+  EXPECT_EQ(drawn("again.png", {"--from", "slabs.png", "--report", "report"}), slabs);
+  EXPECT_EQ(nlohmann::json::parse(read_text(path("report"))).at("decode"), report.at("decode"));
+  EXPECT_EQ(read_text(path("again.png")), read_text(path("slabs.png")));
   EXPECT_NE(succeed("dif", Arguments{"generate", "--dry-run", "--decode", "slabs", "--backend", "reference"} +
                                request)
                 .find("decode in slabs"),
