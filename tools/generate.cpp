@@ -355,6 +355,7 @@ class Generate {
     for (std::size_t i = first_stage; i < pipeline_->times().size(); ++i)
       stages.push_back({{"stage", pipeline_->times()[i].stage}, {"seconds", pipeline_->times()[i].seconds}});
     stages.push_back({{"stage", "write"}, {"seconds", written_seconds_}});
+    written_before_seconds_ += written_seconds_;
     requests_.push_back({{"seconds", seconds_since(start)}, {"stages", std::move(stages)}});
     return ok();
   }
@@ -435,9 +436,14 @@ class Generate {
 
   std::string trace_text() const {
     std::string text;
+    const auto add = [&](const std::string& name, const std::vector<OperationTime>& times) {
+      text += fmt::format("program {}\n{}\n", name, operation_kinds_text(times));
+    };
     for (const ProgramReport& program : pipeline_->programs())
-      text += fmt::format("program {}\n{}\n", program.name,
-                          operation_kinds_text(pipeline_->operation_times(program)));
+      add(program.name, pipeline_->operation_times(program));
+    const std::vector<DecodePart>& parts = pipeline_->decoder().parts();
+    for (std::size_t i = 1; i < parts.size(); ++i)
+      add(parts[i].program.name, pipeline_->operation_times(parts[i]));
     return text;
   }
 
@@ -447,7 +453,8 @@ class Generate {
     DIF_ASSIGN(nlohmann::ordered_json document, generation_document(facts, *pipeline_));
     nlohmann::ordered_json& stages = document["stages"];
     stages.insert(stages.begin(), first_stages_.begin(), first_stages_.end());
-    if (requests_.empty()) stages.push_back({{"stage", "write"}, {"seconds", written_seconds_}});
+    const double written = requests_.empty() ? written_seconds_ : written_before_seconds_;
+    stages.push_back({{"stage", "write"}, {"seconds", written}});
     document["seconds"] = seconds_since(start_);
     if (!requests_.empty()) document["requests"] = requests_;
     document["pictures"] = pictures_;
@@ -474,6 +481,7 @@ class Generate {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   nlohmann::ordered_json first_stages_;  ///< before there is a pipeline
   double written_seconds_ = 0;           ///< of the pictures so far of this request
+  double written_before_seconds_ = 0;    ///< of the requests that were answered
   nlohmann::ordered_json requests_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json pictures_ = nlohmann::ordered_json::array();
 };

@@ -76,7 +76,7 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
   }
   const Decoder& decoder = pipeline.decoder();
   document["decode"] = {{"way", decode_way_name(decoder.way())}, {"reason", decoder.reason()}};
-  for (const DecodePart& part : decoder.parts())
+  for (const DecodePart& part : decoder.parts()) {
     document["decode"]["programs"].push_back({{"name", part.program.name},
                                               {"runs", part.runs},
                                               {"rows", part.rows},
@@ -84,6 +84,10 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
                                               {"workspace_bytes", part.memory.workspace_bytes},
                                               {"resident_bytes", part.memory.resident_bytes},
                                               {"streamed_bytes", part.memory.streamed_bytes}});
+    if (settings.traces && decoder.parts().size() > 1)
+      document["decode"]["programs"].back()["operations"] =
+          operation_times_json(pipeline.operation_times(part));
+  }
   document["memory"] = {
       {"arena_bytes", {{"predicted", shared.predicted_arena_bytes}, {"measured", shared.arena_bytes}}},
       {"workspace_bytes",

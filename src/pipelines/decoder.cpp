@@ -20,8 +20,7 @@ class WholeDecoder final : public Decoder {
   explicit WholeDecoder(std::string reason) : Decoder(DecodeWay::kWhole, std::move(reason)) {}
 
   Status prepare(const ir::Program& program, const PrepareProgram& prepare) {
-    DIF_ASSIGN(prepared_, add_part(program, 1, 0, prepare));
-    return ok();
+    return add_part(program, 1, 0, prepare);
   }
 
   Status run(std::span<std::byte> latents, std::span<float> image, bool) override {
@@ -29,13 +28,8 @@ class WholeDecoder final : public Decoder {
     const std::array inputs = {Binding::of(program.type(program.inputs.front()), latents)};
     const std::array outputs = {
         Binding::of(program.type(program.outputs.front().value), std::as_writable_bytes(image))};
-    return prepared_->run(inputs, outputs);
+    return run_part(0, inputs, outputs);
   }
-
-  Result<PreparedReport> report() const override { return prepared_->report(); }
-
- private:
-  std::unique_ptr<PreparedProgram> prepared_;
 };
 
 }  // namespace
@@ -50,12 +44,38 @@ std::optional<DecodeWay> decode_way_from_name(std::string_view name) {
   return static_cast<DecodeWay>(found - kNames.begin());
 }
 
-Result<std::unique_ptr<PreparedProgram>> Decoder::add_part(ir::Program program, std::int64_t runs,
-                                                           std::int64_t rows, const PrepareProgram& prepare) {
+Status Decoder::add_part(ir::Program program, std::int64_t runs, std::int64_t rows,
+                         const PrepareProgram& prepare) {
   DIF_ASSIGN(auto prepared, prepare(program));
   DIF_ASSIGN(PreparedReport memory, prepared->report());
   parts_.push_back({std::move(program), runs, rows, std::move(memory)});
-  return prepared;
+  prepared_.push_back(std::move(prepared));
+  return ok();
+}
+
+Status Decoder::run_part(std::size_t part, std::span<const Binding> inputs,
+                         std::span<const Binding> outputs) {
+  const ir::Program& program = parts_[part].program;
+  PreparedProgram& prepared = *prepared_[part];
+  if (before_run_) before_run_(program);
+  Status status = prepared.run(inputs, outputs, {looks_at_operations_});
+  if (status || !looks_at_operations_) return status;
+  Error error = std::move(status.error());
+  error.message = fmt::format("program {}: {}", program.name, error.message);
+  if (const auto op = prepared.failed_operation()) error.message += ", module " + module_of(program, *op);
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Status Decoder::find_nonfinite(std::span<std::byte> latents, std::span<float> image) {
+  looks_at_operations_ = true;
+  Status status = run(latents, image, false);
+  looks_at_operations_ = false;
+  return status;
+}
+
+std::string module_of(const ir::Program& program, ir::OpId op) {
+  const auto& modules = program.provenance.op_modules;
+  return op < modules.size() && !modules[op].empty() ? modules[op] : program.name;
 }
 
 PreparedReport memory_of(const std::vector<DecodePart>& parts) {

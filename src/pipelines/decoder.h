@@ -53,8 +53,15 @@ class Decoder {
   /// Latents f32 [1, S, C] to f32 [1, 3, height, width]. Errors: NonFinite, where the decoder looks and
   /// `allow_nonfinite` is not set.
   virtual Status run(std::span<std::byte> latents, std::span<float> image, bool allow_nonfinite) = 0;
+  /// The same with a look at every operation. Errors: NonFinite, naming the part, the first operation whose
+  /// result is not finite, and its module.
+  Status find_nonfinite(std::span<std::byte> latents, std::span<float> image);
+  /// Told which part runs, before each of its runs. Empty: nobody.
+  void set_observer(std::function<void(const ir::Program& part)> before_run) {
+    before_run_ = std::move(before_run);
+  }
   /// Figures of the context as they are now.
-  virtual Result<runtime::PreparedReport> report() const = 0;
+  Result<runtime::PreparedReport> report() const { return prepared_.front()->report(); }
 
   DecodeWay way() const { return way_; }
   /// Why this way, in a few words.
@@ -67,16 +74,23 @@ class Decoder {
  protected:
   Decoder(DecodeWay way, std::string reason) : way_(way), reason_(std::move(reason)) {}
   /// Prepares one more part.
-  Result<std::unique_ptr<runtime::PreparedProgram>> add_part(ir::Program program, std::int64_t runs,
-                                                             std::int64_t rows,
-                                                             const PrepareProgram& prepare);
+  Status add_part(ir::Program program, std::int64_t runs, std::int64_t rows, const PrepareProgram& prepare);
+  /// Runs parts()[part].
+  Status run_part(std::size_t part, std::span<const runtime::Binding> inputs,
+                  std::span<const runtime::Binding> outputs);
 
  private:
   DecodeWay way_;
   std::string reason_;
   std::vector<DecodePart> parts_;
+  std::vector<std::unique_ptr<runtime::PreparedProgram>> prepared_;  ///< of each part
+  std::function<void(const ir::Program&)> before_run_;
+  bool looks_at_operations_ = false;
   std::uint64_t slab_bytes_ = 0;
 };
+
+/// The module of the reference framework that an operation belongs to; where it has none, the program's name.
+std::string module_of(const ir::Program& program, ir::OpId op);
 
 /// What all parts of a decode take together: they share arena and workspace, the rest adds up. Details are
 /// those of the first part.

@@ -183,6 +183,7 @@ std::string operation_times_text(const std::vector<OperationTime>& times) {
 }
 
 std::string operation_kinds_text(const std::vector<OperationTime>& times) {
+  if (times.empty()) return "nothing ran\n";
   struct Kind {
     const OperationTime* example = nullptr;
     std::uint64_t runs = 0;

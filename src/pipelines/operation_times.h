@@ -72,6 +72,7 @@ nlohmann::ordered_json operation_times_json(const std::vector<OperationTime>& ti
 std::string operation_times_text(const std::vector<OperationTime>& times);
 
 /// One line for each kind of step: those with the same operations, kernel, result and work are added up.
+/// Where there is none, a line that says so.
 std::string operation_kinds_text(const std::vector<OperationTime>& times);
 
 }  // namespace dif

@@ -20,8 +20,6 @@ using opt::ImageStages;
 using opt::Rows;
 using opt::SlabProgram;
 using runtime::Binding;
-using runtime::PreparedProgram;
-using runtime::PreparedReport;
 
 namespace {
 
@@ -50,19 +48,18 @@ class SlabDecoder final : public Decoder {
   Status prepare(const PrepareProgram& prepare) {
     DIF_ASSIGN(stages_, ImageStages::find(program_));
     DIF_ASSIGN(ir::Program first, stages_->part_before(layout_.first_stage));
-    DIF_ASSIGN(first_, add_part(std::move(first), 1, 0, prepare));
+    DIF_TRY(add_part(std::move(first), 1, 0, prepare));
     for (std::size_t i = 0; i < layout_.rows.size(); ++i) {
       const std::size_t stage = layout_.first_stage + i;
-      Prepared& slab = slabs_.emplace_back();
-      DIF_ASSIGN(slab.slab, stages_->slab(stage, layout_.rows[i]));
+      SlabProgram& slab = slabs_.emplace_back();
+      DIF_ASSIGN(slab, stages_->slab(stage, layout_.rows[i]));
       const auto runs =
           static_cast<std::int64_t>(first_rows(stages_->stages()[stage].height, layout_.rows[i]).size());
-      ir::Program program = slab.slab.program;
-      auto prepared = add_part(std::move(program), runs, layout_.rows[i], prepare);
+      ir::Program program = slab.program;
+      Status prepared = add_part(std::move(program), runs, layout_.rows[i], prepare);
       if (!prepared)
         return with_context(std::move(prepared.error()), "{} of {} rows at a time in stage {} of the decode",
                             layout_.rows[i], stages_->stages()[stage].height, stage);
-      slab.prepared = std::move(*prepared);
     }
     return ok();
   }
@@ -83,14 +80,7 @@ class SlabDecoder final : public Decoder {
     return ok();
   }
 
-  Result<PreparedReport> report() const override { return first_->report(); }
-
  private:
-  struct Prepared {
-    SlabProgram slab;
-    std::unique_ptr<PreparedProgram> prepared;
-  };
-
   HostImage& add_image(ValueId value) {
     const ir::TensorType& type = program_.type(value);
     return images_.insert_or_assign(value, HostImage(type, stages_->row_axis(value), memory_)).first->second;
@@ -105,7 +95,7 @@ class SlabDecoder final : public Decoder {
       HostImage& image = add_image(value);
       outputs.push_back(Binding::of(image.type(), image.bytes()));
     }
-    DIF_TRY(first_->run(inputs, outputs));
+    DIF_TRY(run_part(0, inputs, outputs));
     for (const ValueId value : made) {
       open_sums(value);
       add_to_sums(value, {0, images_.at(value).height()});
@@ -114,8 +104,7 @@ class SlabDecoder final : public Decoder {
   }
 
   Status run_stage(std::size_t i) {
-    Prepared& stage = slabs_[i];
-    const SlabProgram& slab = stage.slab;
+    const SlabProgram& slab = slabs_[i];
     DIF_ASSIGN(std::vector<std::vector<float>> statistics, statistics_of(slab));
     for (const SlabProgram::Image& output : slab.outputs) {
       add_image(output.value);
@@ -125,7 +114,7 @@ class SlabDecoder final : public Decoder {
     std::future<void> summing;  // beside the device, which is busy with other rows
     for (const std::int64_t first : first_rows(slab.outputs.front().height, layout_.rows[i])) {
       if (first < done && summing.valid()) summing.get();
-      DIF_TRY(run_slab(stage, first, statistics));
+      DIF_TRY(run_slab(i, first, statistics));
       if (summing.valid()) summing.get();
       const Rows fresh = {done, first + layout_.rows[i]};
       summing = std::async([&, fresh] {
@@ -137,8 +126,8 @@ class SlabDecoder final : public Decoder {
     return ok();
   }
 
-  Status run_slab(const Prepared& stage, std::int64_t first, std::vector<std::vector<float>>& statistics) {
-    const SlabProgram& slab = stage.slab;
+  Status run_slab(std::size_t stage, std::int64_t first, std::vector<std::vector<float>>& statistics) {
+    const SlabProgram& slab = slabs_[stage];
     const ir::Program& program = slab.program;
     std::vector<Binding> inputs, outputs;
     std::vector<std::vector<std::byte>> copies;  // of what does not lie together, or not in the image
@@ -167,7 +156,7 @@ class SlabDecoder final : public Decoder {
       if (bytes.empty()) bytes = apart[i] = copies.emplace_back(made.bytes());
       outputs.push_back(Binding::of(made, bytes));
     }
-    DIF_TRY(stage.prepared->run(inputs, outputs));
+    DIF_TRY(run_part(1 + stage, inputs, outputs));
     for (std::size_t i = 0; i < slab.outputs.size(); ++i)
       if (!apart[i].empty())
         images_.at(slab.outputs[i].value)
@@ -202,12 +191,9 @@ class SlabDecoder final : public Decoder {
     std::vector<std::vector<float>> found;
     for (const OpId norm : slab.norms) {
       const GroupSums& sums = statistics_.at(norm);
-      const auto& modules = program_.provenance.op_modules;
       if (!allow_nonfinite_ && !sums.all_finite())
-        return fail(ErrorCode::kNonFinite,
-                    "decode: what module {} normalises holds NaN or infinity; --allow-nonfinite writes the "
-                    "picture anyway",
-                    norm < modules.size() ? modules[norm] : program_.name);
+        return fail(ErrorCode::kNonFinite, "what module {} normalises holds NaN or infinity",
+                    module_of(program_, norm));
       const ir::OpView op = program_.view(norm);
       std::vector<float> mean(static_cast<std::size_t>(op.in(1).numel())), scale(mean.size());
       sums.finish(op.f32("eps"), mean, scale);
@@ -234,8 +220,7 @@ class SlabDecoder final : public Decoder {
   const ir::Program program_;
   const SlabLayout layout_;
   std::optional<ImageStages> stages_;
-  std::unique_ptr<PreparedProgram> first_;
-  std::vector<Prepared> slabs_;
+  std::vector<SlabProgram> slabs_;
   ImageMemory memory_;
   std::map<ValueId, HostImage> images_;
   std::map<OpId, GroupSums> statistics_;

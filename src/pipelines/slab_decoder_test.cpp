@@ -222,6 +222,50 @@ TEST_P(Slabs, NameTheModuleWhoseNormMeetsWhatIsNotFinite) {
   EXPECT_TRUE((*slabs)->run(bytes, image, true));
 }
 
+TEST_P(Slabs, FindTheFirstOperationWhoseResultIsNotFinite) {
+  std::vector<ir::OpId> convolutions;
+  for (ir::OpId op = 0; op < program_.ops.size(); ++op) {
+    program_.provenance.op_modules[op] = fmt::format("vae.operation_{}", op);
+    if (program_.ops[op].def == &ops::kConv2d) convolutions.push_back(op);
+  }
+  const SlabLayout layout = {1, {2, 3, 5, 14}};
+  ASSERT_TRUE(make_slab_decoder(program_, layout, "", prepare()));  // the weights are there now
+  for (const ir::OpId op : {convolutions.front(), convolutions[4], convolutions.back()}) {
+    ir::ValueId weight = program_.ops[op].operands[1];
+    while (program_.values[weight].kind != ir::ValueKind::kConstant)
+      weight = program_.ops[program_.values[weight].producer].operands[0];
+    io::HostTensor& poisoned = weights_.at(program_.values[weight].name);
+    const io::HostTensor kept = poisoned;
+    auto nans = io::convert(
+        io::HostTensor::f32(kept.shape, std::vector<float>(static_cast<std::size_t>(kept.numel()), NAN)),
+        kept.dtype);
+    ASSERT_TRUE(nans) << nans.error().message;
+    poisoned = *nans;
+    auto slabs = make_slab_decoder(program_, layout, "", prepare());
+    ASSERT_TRUE(slabs) << slabs.error().message;
+    std::vector<float> latents = numbers(kHeight * kWidth * kLatentChannels, 3),
+                       image(3 * 4 * kHeight * kWidth);
+    const Status status = (*slabs)->find_nonfinite(std::as_writable_bytes(std::span(latents)), image);
+    ASSERT_FALSE(status) << op;
+    EXPECT_EQ(status.error().code, ErrorCode::kNonFinite);
+    EXPECT_TRUE(status.error().message.ends_with(fmt::format(", module vae.operation_{}", op)))
+        << status.error().message;
+    EXPECT_NE(status.error().message.find("(conv2d)"), std::string::npos) << status.error().message;
+    poisoned = kept;
+  }
+}
+
+TEST_P(Slabs, SayWhichProgramRuns) {
+  auto slabs = make_slab_decoder(program_, SlabLayout{3, {4, 13}}, "", prepare());
+  ASSERT_TRUE(slabs) << slabs.error().message;
+  std::vector<std::string> ran;
+  (*slabs)->set_observer([&](const ir::Program& part) {
+    if (ran.empty() || ran.back() != part.name) ran.push_back(part.name);
+  });
+  image_of(**slabs);
+  EXPECT_EQ(ran, (std::vector<std::string>{"decode", "decode.3", "decode.4"}));
+}
+
 INSTANTIATE_TEST_SUITE_P(OfBothLayouts, Slabs,
                          ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16), ::testing::Bool()));
 

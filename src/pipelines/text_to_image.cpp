@@ -69,12 +69,6 @@ Status check_memory(const Chain& chain, const GenerationSettings& settings) {
       settings.width, settings.height, settings.text_tokens, needed >> 20, settings.available_bytes >> 20);
 }
 
-/// The module of the reference framework that an operation belongs to.
-std::string module_of(const ir::Program& program, ir::OpId op) {
-  const auto& modules = program.provenance.op_modules;
-  return op < modules.size() && !modules[op].empty() ? modules[op] : program.name;
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -188,10 +182,14 @@ class TextToImage::Implementation {
   const std::vector<ProgramReport>& programs() const { return programs_; }
   std::vector<OperationTime> operation_times(const ProgramReport& report) const {
     if (!settings_.traces) return {};
-    for (const Stage* stage : {&chain_.encode, &chain_.step, &chain_.decode})
+    for (const Stage* stage : {&chain_.encode, &chain_.step})
       if (stage->program.name == report.name)
         return settings_.traces->of(report.name).of(stage->program, report.memory);
-    return {};
+    return operation_times(decode_->parts().front());
+  }
+  std::vector<OperationTime> operation_times(const DecodePart& part) const {
+    if (!settings_.traces) return {};
+    return settings_.traces->of(part.program.name).of(part.program, part.memory);
   }
   std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
   const Decoder& decoder() const { return *decode_; }
@@ -416,13 +414,15 @@ class TextToImage::Implementation {
   Result<io::Image> decode(std::vector<std::byte> latents) {
     begin("decode", 0, "");
     image_.resize(static_cast<std::size_t>(3 * settings_.width * settings_.height));
-    const bool whole = decode_->way() == DecodeWay::kWhole;
-    if (settings_.traces) settings_.traces->begin(whole ? chain_.decode.program.name : "decode in parts");
-    DIF_TRY(decode_->run(latents, image_, settings_.allow_nonfinite));
-    if (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image_)))) {
-      if (!whole)
-        return fail(ErrorCode::kNonFinite,
-                    "decode: the picture holds NaN or infinity; --allow-nonfinite writes it anyway");
+    Status status = decode_->run(latents, image_, settings_.allow_nonfinite);
+    if (!status && status.error().code != ErrorCode::kNonFinite)
+      return tl::unexpected<Error>(std::move(status.error()));
+    if (!status ||
+        (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image_))))) {
+      if (decode_->way() != DecodeWay::kWhole) {
+        const Status why = explain_parts(latents);
+        return tl::unexpected<Error>(why.error());
+      }
       const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
       const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
       const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image_)))};
@@ -434,6 +434,20 @@ class TextToImage::Implementation {
     io::Image pixels = to_pixels(image_, settings_.width, settings_.height);
     end();
     return pixels;
+  }
+
+  /// Runs the parts of the decode again with a look at every operation, in the memory that they have: the
+  /// whole may not fit. Always an error.
+  Status explain_parts(std::span<std::byte> latents) {
+    DIF_TRY(model_.check_files());
+    Status status = decode_->find_nonfinite(latents, image_);
+    if (status)
+      return fail(ErrorCode::kNonFinite,
+                  "decode: the picture holds NaN or infinity, but not when its operations run one by one");
+    Error error = std::move(status.error());
+    error.message = "decode: " + error.message;
+    if (error.code == ErrorCode::kNonFinite) error.message += "; --allow-nonfinite writes the picture anyway";
+    return tl::unexpected<Error>(std::move(error));
   }
 
   void trace(const Stage& stage) {
@@ -492,6 +506,9 @@ class TextToImage::Implementation {
     DIF_ASSIGN(decode_, decode_choice_->make([&](const ir::Program& program) {
       return prepare_program(program, chain_.decode.constants);
     }));
+    if (settings_.traces)
+      decode_->set_observer(
+          [traces = settings_.traces](const ir::Program& part) { traces->begin(part.name); });
     const std::vector<DecodePart>& parts = decode_->parts();
     double flops = 0;
     for (const DecodePart& part : parts) flops += ir::flops(part.program) * static_cast<double>(part.runs);
@@ -664,6 +681,9 @@ const std::vector<ProgramReport>& TextToImage::programs() const {
 }
 std::vector<OperationTime> TextToImage::operation_times(const ProgramReport& program) const {
   return implementation_->operation_times(program);
+}
+std::vector<OperationTime> TextToImage::operation_times(const DecodePart& part) const {
+  return implementation_->operation_times(part);
 }
 Result<SharedMemory> TextToImage::memory() const {
   return implementation_->memory();

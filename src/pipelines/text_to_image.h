@@ -144,8 +144,11 @@ class TextToImage {
   bool guided() const;
   const std::vector<StageTime>& times() const;
   const std::vector<ProgramReport>& programs() const;
-  /// Of one of programs(), slowest first. Empty without settings.traces.
+  /// Of one of programs(), slowest first; of a decode in slabs, those of its first program. Empty without
+  /// settings.traces.
   std::vector<OperationTime> operation_times(const ProgramReport& program) const;
+  /// Of one of decoder().parts().
+  std::vector<OperationTime> operation_times(const DecodePart& part) const;
   Result<SharedMemory> memory() const;
   /// What the device did for the last denoising, all its steps.
   runtime::LaunchCounts denoise_launches() const;

@@ -10,8 +10,6 @@
 namespace dif {
 
 using runtime::Binding;
-using runtime::PreparedProgram;
-using runtime::PreparedReport;
 
 namespace {
 
@@ -24,10 +22,8 @@ class TileDecoder final : public Decoder {
         across_(AxisTiles::over(sizes.columns, sizes.tile_columns, sizes.overlap, sizes.scale)) {}
 
   Status prepare(const ir::Program& program, const PrepareProgram& prepare) {
-    DIF_ASSIGN(
-        prepared_,
-        add_part(program, static_cast<std::int64_t>(down_.first.size() * across_.first.size()), 0, prepare));
-    return ok();
+    return add_part(program, static_cast<std::int64_t>(down_.first.size() * across_.first.size()), 0,
+                    prepare);
   }
 
   Status run(std::span<std::byte> latents, std::span<float> image, bool) override {
@@ -42,13 +38,11 @@ class TileDecoder final : public Decoder {
         take(latents, i, j, tile);
         const std::array inputs = {Binding::of(in, tile)};
         const std::array outputs = {Binding::of(out, std::as_writable_bytes(std::span(pixels)))};
-        DIF_TRY(prepared_->run(inputs, outputs));
+        DIF_TRY(run_part(0, inputs, outputs));
         add(pixels, i, j, image);
       }
     return ok();
   }
-
-  Result<PreparedReport> report() const override { return prepared_->report(); }
 
  private:
   /// The latents of a tile: whole positions, row by row.
@@ -79,7 +73,6 @@ class TileDecoder final : public Decoder {
 
   const TileSizes sizes_;
   const AxisTiles down_, across_;
-  std::unique_ptr<PreparedProgram> prepared_;
 };
 
 }  // namespace

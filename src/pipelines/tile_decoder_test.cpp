@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "ir/builder.h"
@@ -85,6 +86,13 @@ TEST(TileDecoder, PutsEveryPositionInItsPlace) {
   EXPECT_EQ((*tiles)->parts().front().runs, 9);
   ASSERT_TRUE((*tiles)->run(bytes, image, false));
   for (std::size_t i = 0; i < image.size(); ++i) EXPECT_NEAR(image[i], expected[i], 1e-4f) << i;
+  EXPECT_TRUE((*tiles)->find_nonfinite(bytes, image));
+  latents.back() = NAN;
+  const Status status = (*tiles)->find_nonfinite(bytes, image);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kNonFinite);
+  EXPECT_EQ(status.error().message.rfind("program decode: ", 0), 0U) << status.error().message;
+  EXPECT_NE(status.error().message.find("(transpose)"), std::string::npos) << status.error().message;
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ class Numbers : public ReliabilityTest {
   Numbers() : ReliabilityTest("Numbers") {}
 
   /// The patched model must be refused with these parts in the sentence, and draw when asked to all the same.
-  void not_finite(const std::string& name, const std::vector<std::string>& parts) {
-    const Arguments run = Arguments{"x", "--model", "model"} + kTiny;
+  void not_finite(const std::string& name, const std::vector<std::string>& parts,
+                  const Arguments& more = {}) {
+    const Arguments run = Arguments{"x", "--model", "model"} + kTiny + more;
     const Finished finished = generate(run);
     judge(name, finished, 1, parts.front());
     for (const std::string& part : parts)
@@ -60,6 +61,19 @@ TEST_F(Numbers, OverflowOfActivations) {
   patch("vae/diffusion_pytorch_model.safetensors", "decoder.conv_in.weight", kHuge, 64 * 8 * 9);
   not_finite("weights of 3.39e38 in the decoder: its activations overflow",
              {"decode: ", kFirst, kLargest, "module vae."});
+}
+
+TEST_F(Numbers, NanInTheDecodersWeightsWhenItRunsInParts) {
+  for (const std::string module : {"decoder.conv_in", "decoder.conv_out"})
+    for (const std::string way : {"slabs", "tiles"}) {
+      std::filesystem::remove_all(path("model"));
+      link_model();
+      patch("vae/diffusion_pytorch_model.safetensors", module + ".weight", kNan);
+      not_finite(
+          fmt::format("NaN in a weight of {}, --decode {}", module, way),
+          {"decode: program decode", kFirst + "NaN", "(conv2d)", "module vae." + module, "--allow-nonfinite"},
+          {"--decode", way});
+    }
 }
 
 TEST_F(Numbers, NoiseThatIsNotFinite) {

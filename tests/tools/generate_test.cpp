@@ -164,6 +164,10 @@ TEST_F(Generate, RepeatReportsEachRequestAndDrawsTheSamePicture) {
     EXPECT_LE(sum, request.at("seconds").get<double>());
   }
   EXPECT_EQ(document.at("pictures").size(), 1U);
+  double written = 0;
+  for (const auto& request : requests) written += request.at("stages").back().at("seconds").get<double>();
+  EXPECT_EQ(document.at("stages").back().at("stage"), "write");
+  EXPECT_DOUBLE_EQ(document.at("stages").back().at("seconds").get<double>(), written);
 }
 
 TEST_F(Generate, NoiseOfACardIsRecordedAndRepeated) {
@@ -222,6 +226,29 @@ TEST_F(Generate, TraceSaysWhatEachKindOfOperationTookInEveryProgram) {
     EXPECT_GT(flops, 0.9 * program.at("flops").get<double>()) << "what is folded does not run";
     EXPECT_LE(flops, program.at("flops").get<double>());
   }
+}
+
+TEST_F(Generate, TraceShowsEveryProgramOfADecodeInParts) {
+  const Arguments arguments = {"generate", "x", "-o", "a.png", "--trace-ops", "--report", "r.json"};
+  Finished finished = run("dif", arguments + Arguments{"--decode", "slabs"} + kQuick);
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  const auto document = nlohmann::json::parse(read_text(path("r.json")));
+  for (const auto& program : document.at("decode").at("programs")) {
+    EXPECT_NE(finished.err.find("program " + program.at("name").get<std::string>() + "\n"), std::string::npos)
+        << finished.err;
+    ASSERT_FALSE(program.at("operations").empty()) << program.at("name");
+    for (const auto& operation : program.at("operations"))
+      EXPECT_EQ(operation.at("runs"), program.at("runs")) << operation;
+  }
+  finished = run(
+      "dif", arguments + Arguments{"--decode", "tiles", "--tile-size", "16", "--tile-overlap", "0"} + kQuick);
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("conv2d", finished.err.find("program decode\n")), std::string::npos)
+      << finished.err;
+  finished = run("dif", Arguments{"generate", "x", "-o", "a.png", "--trace-ops", "--size", "16x16", "--steps",
+                                  "1", "--backend", "null", "--quiet"});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_NE(finished.err.find("program decode\nnothing ran\n"), std::string::npos) << finished.err;
 }
 
 TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
