@@ -49,6 +49,7 @@ Status ClKernel::launch(Groups groups, std::span<const Argument> arguments) cons
   DIF_TRY(checked("clEnqueueNDRangeKernel",
                   device_->api_.clEnqueueNDRangeKernel(device_->queue_, handle_, 3, nullptr, global, local, 0,
                                                        nullptr, device_->measuring_ ? &event : nullptr)));
+  ++device_->counters_.launches;
   if (event != nullptr) device_->events_.push_back(event);
   return ok();
 }
@@ -119,6 +120,7 @@ Result<BufferView> OpenClDevice::allocate(std::uint64_t bytes) {
     return fail(ErrorCode::kOutOfMemory, "{} has no {} bytes of memory left ({}); choose a smaller size",
                 facts_.name, bytes, code_text(code));
   held_bytes_ += size;
+  ++counters_.allocations;
   buffer_bytes_.emplace(memory, size);
   return BufferView{memory, 0};
 }
@@ -133,12 +135,14 @@ void OpenClDevice::release(BufferView buffer) {
 
 Status OpenClDevice::upload(BufferView to, const void* from, std::uint64_t bytes) {
   if (bytes == 0) return ok();
+  ++counters_.copies;
   return checked("clEnqueueWriteBuffer", api_.clEnqueueWriteBuffer(queue_, memory_of(to), CL_TRUE, to.offset,
                                                                    bytes, from, 0, nullptr, nullptr));
 }
 
 Status OpenClDevice::download(void* to, BufferView from, std::uint64_t bytes) {
   if (bytes == 0) return ok();
+  ++counters_.copies;
   return checked("clEnqueueReadBuffer",
                  api_.clEnqueueReadBuffer(queue_, memory_of(from), CL_TRUE, from.offset, bytes, to, 0,
                                           nullptr, nullptr));
@@ -146,12 +150,14 @@ Status OpenClDevice::download(void* to, BufferView from, std::uint64_t bytes) {
 
 Status OpenClDevice::copy(BufferView to, BufferView from, std::uint64_t bytes) {
   if (bytes == 0 || (to.base == from.base && to.offset == from.offset)) return ok();
+  ++counters_.copies;
   return checked("clEnqueueCopyBuffer",
                  api_.clEnqueueCopyBuffer(queue_, memory_of(from), memory_of(to), from.offset, to.offset,
                                           bytes, 0, nullptr, nullptr));
 }
 
 Status OpenClDevice::synchronize() {
+  ++counters_.synchronizations;
   return checked("clFinish", api_.clFinish(queue_));
 }
 

@@ -68,6 +68,7 @@ class OpenClDevice final : public runtime::Device {
   Status download(void* to, runtime::BufferView from, std::uint64_t bytes) override;
   Status copy(runtime::BufferView to, runtime::BufferView from, std::uint64_t bytes) override;
   Status synchronize() override;
+  runtime::DeviceCounters counters() const override { return counters_; }
   void measure_kernels(bool on) override;
   std::optional<std::uint64_t> measured_nanoseconds() override;
 
@@ -105,6 +106,7 @@ class OpenClDevice final : public runtime::Device {
   std::map<std::string, Program> programs_;      ///< by source
   std::map<void*, std::uint64_t> buffer_bytes_;  ///< by handle
   int n_compiled_ = 0;
+  runtime::DeviceCounters counters_;
   bool measuring_ = false;
   std::vector<cl_event> events_;
 };

@@ -92,6 +92,10 @@ TEST(OpenClDevice, MovesBytesAtOffsets) {
   char found[3] = {};
   ASSERT_TRUE(device->download(found, at(10), 3));
   EXPECT_EQ(std::string(found, 3), "bcd");
+  const runtime::DeviceCounters counted = device->counters();
+  EXPECT_EQ(counted.allocations, 1U);
+  EXPECT_EQ(counted.copies, 3U);
+  EXPECT_EQ(counted.launches, 0U);
 }
 
 TEST(OpenClDevice, AKernelThatDoesNotCompileIsOurBugAndQuotesTheCompiler) {
@@ -120,6 +124,7 @@ std::pair<int, bool> run_constant(const std::string& cache_folder, int n) {
   auto kernel = device_of(device.get()).kernel(constant_text(n), "k", {1, 1, 1});
   EXPECT_TRUE(kernel) << kernel.error().message;
   EXPECT_TRUE(kernel->launch({1, 1, 1}, {y->view()}));
+  EXPECT_EQ(device->counters().launches, 1U);
   int found = 0;
   EXPECT_TRUE(device->download(&found, y->view(), sizeof(found)));
   return {found, device_of(device.get()).n_compiled() == 1};
