@@ -145,6 +145,7 @@ struct RunCommand {
     DIF_TRY(streaming.apply(options));
     DIF_ASSIGN(auto context, backend.create(std::move(options), &choice_));
     backend_name_ = context->library().name();
+    streaming.warn_unused(backend_name_);
     auto start = std::chrono::steady_clock::now();
     DIF_ASSIGN(const auto prepared, runtime::PreparedProgram::prepare(context, encoder, constants));
     note("prepare", start);

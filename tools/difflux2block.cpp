@@ -11,12 +11,12 @@
 #include "cli/options.h"
 #include "cli/telemetry.h"
 #include "frontends/flux2/part_file.h"
-#include "generation_report.h"
 #include "io/atomic_file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "ir/program_file.h"
 #include "opt/pipeline.h"
+#include "output_files.h"
 #include "pipelines/boundary_gate.h"
 #include "refused_options.h"
 #include "tools.h"
@@ -51,8 +51,8 @@ class Gate {
   Gate(const Options& options, const cli::BackendOptions& backend) : options_(options), backend_(backend) {}
 
   Status run() {
-    for (const std::string* file : {&options_.output, &options_.report, &options_.program})
-      DIF_TRY(check_output(*file));
+    DIF_TRY(check_outputs(
+        {{"--output", options_.output}, {"--report", options_.report}, {"--diffir", options_.program}}));
     DIF_ASSIGN(dtype_, cli::parse_dtype("--dtype", options_.dtype, {DType::kF32, DType::kBF16}));
     DIF_ASSIGN(const opt::Pipeline passes, opt::parse_pipeline(options_.passes));
     DIF_ASSIGN(const frontends::Stage stage, build());

@@ -20,6 +20,7 @@
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "io/tensor_file.h"
+#include "output_files.h"
 #include "pipelines/noise_source.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/text_to_image.h"
@@ -100,8 +101,9 @@ class Sample {
   Status run() {
     DIF_ASSIGN(model_, frontends::open_model(options_.model, {options_.transformer, options_.vae}));
     DIF_TRY(choose_settings());
-    for (const std::string* file : {&options_.output, &options_.report, &options_.state_output})
-      DIF_TRY(check_output(*file));
+    DIF_TRY(check_outputs({{"--output", options_.output},
+                           {"--report", options_.report},
+                           {"--state-output", options_.state_output}}));
     DIF_TRY(read_inputs());
     runtime::ContextOptions context_options;
     DIF_TRY(streaming_.apply(context_options));
@@ -109,6 +111,7 @@ class Sample {
     backend_name_ = context->library().name();
     settings_.available_bytes = available_memory(backend_name_);
     choices_.warn_unused(backend_name_);
+    streaming_.warn_unused(backend_name_);
     settings_.step_execution = [this](const ir::Program& step) {
       return choices_.options(step, backend_.cache_folder());
     };
@@ -272,13 +275,14 @@ int run(int argc, char** argv) {
                  "the autoencoder's .safetensors, in diffusers' or the creator's layout")
       ->required();
   app.add_option("--prompt", o.prompt, "what the picture shows")->required();
-  app.add_option("--output", o.output, "PNG to write")->required();
-  app.add_option("--report", o.report, "JSON document about the run to write")->required();
+  cli::expect_name(app.add_option("--output", o.output, "PNG to write")->required());
+  cli::expect_name(app.add_option("--report", o.report, "JSON document about the run to write")->required());
   app.add_option("--transformer-checkpoint", o.transformer,
                  "the transformer's .safetensors instead of the directory's");
-  app.add_option("--state-output", o.state_output,
-                 "write what went in and the latents (safetensors: prompt_embeds, initial_latents, "
-                 "latents_steps, latents)");
+  cli::expect_name(
+      app.add_option("--state-output", o.state_output,
+                     "write what went in and the latents (safetensors: prompt_embeds, initial_latents, "
+                     "latents_steps, latents)"));
   auto* const positive =
       app.add_option("--positive-conditioning", o.positive,
                      "take prompt_embeds from this .safetensors instead of encoding the prompt");

@@ -3,10 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "io/weight_bundle.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
+#include "output_files.h"
 #include "pipelines/operation_times.h"
 #include "pipelines/program_bindings.h"
 #include "refused_options.h"
@@ -76,6 +76,7 @@ class Run {
 
   Status run() {
     DIF_ASSIGN(program_, ir::read_program(options_.program));
+    DIF_TRY(check_trace_file());
     DIF_TRY(phase("inputs", [&] { return read_bindings(); }));
     DIF_TRY(phase("constants", [&] { return open_constants(); }));
     DIF_TRY(prepare());
@@ -106,6 +107,7 @@ class Run {
       DIF_ASSIGN(const std::size_t index, find_output(program_, argument.id));
       targets_.push_back({index, argument.file});
     }
+    DIF_TRY(check_targets());
     if (options_.map_inputs) {
       DIF_ASSIGN(MappedInputs mapped, MappedInputs::open(program_, arguments));
       mapped_ = std::move(mapped);
@@ -115,6 +117,22 @@ class Run {
     for (const ir::Output& output : program_.outputs)
       outputs_.emplace_back(program_.type(output.value).dtype, program_.type(output.value).shape);
     return ok();
+  }
+
+  /// Tensors of one archive are one file.
+  Status check_targets() const {
+    std::vector<OutputFile> files = {{"--report", report_.report}};
+    std::set<std::string> archives, tensors;
+    for (const Target& target : targets_) {
+      const std::size_t separator = target.file.find("::");
+      const bool is_archive = separator != std::string::npos;
+      if (!tensors.insert(target.file).second)
+        return invalid_input("two tensors would be written to {}", target.file);
+      const std::string path = target.file.substr(0, separator);
+      if (!is_archive || archives.insert(path).second)
+        files.push_back({fmt::format("--output {}", program_.outputs[target.output].name), path});
+    }
+    return check_outputs(files);
   }
 
   Status open_constants() {
@@ -144,6 +162,7 @@ class Run {
       return ok();
     }));
     choices_.warn_unused(context_->library().name());
+    streaming_.warn_unused(context_->library().name());
     const auto start = std::chrono::steady_clock::now();
     DIF_TRY(phase("prepare", [&]() -> Status {
       DIF_ASSIGN(prepared_, runtime::PreparedProgram::prepare(context_, program_, constants_, execution));
@@ -224,7 +243,7 @@ class Run {
 
   Status show() const {
     if (report_.wanted()) DIF_TRY(report_.write(io::json_text(document())));
-    DIF_TRY(append_trace());
+    if (!trace_file().empty()) DIF_TRY(append_to_trace_file(document()));
     if (report_.json) return ok();
     const auto bytes = [](std::uint64_t amount) { return ir::amount_text(static_cast<double>(amount), "B"); };
     std::string text = fmt::format("program {} on {}\n", program_.name, choice_);
@@ -282,16 +301,6 @@ class Run {
     if (found.contains("loading")) text += fmt::format("loading {}\n", found["loading"].dump());
     return text + fmt::format("streamed {} bytes a run; {} bytes read past the page cache\n",
                               memory_.streamed_bytes, memory_.direct_bytes);
-  }
-
-  /// One line more in the file that DIF_TRACE_FILE names.
-  Status append_trace() const {
-    const char* const path = std::getenv("DIF_TRACE_FILE");
-    if (path == nullptr || *path == '\0') return ok();
-    std::ofstream file(path, std::ios::app);
-    file << document().dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n' << std::flush;
-    if (!file) return fail(ErrorCode::kIo, "{} (DIF_TRACE_FILE) cannot be written", path);
-    return ok();
   }
 
   std::string_view op_name(ir::OpId op) const {

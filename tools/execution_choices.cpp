@@ -54,9 +54,9 @@ ExecutionChoices::ExecutionChoices(CLI::App& app, const Names& names) : names_(n
   app.add_flag(
       "--persist-linear-heuristics", persists_,
       "keep what was measured in the cache folder (as it is); without such a folder this is an error");
-  app.add_option("--resident-streamed-constant", resident_,
-                 "constant that stays on the device, before all others, by name or number")
-      ->allow_extra_args(false);
+  cli::expect_name(app.add_option("--resident-streamed-constant", resident_,
+                                  "constant that stays on the device, before all others, by name or number")
+                       ->allow_extra_args(false));
   app.add_option("--cudnn-attention-heuristic", heuristic_,
                  "how cuDNN looks for attention's kernel: a (as it is), b, fallback")
       ->check(CLI::IsMember({"a", "b", "fallback", "autotune"}));
@@ -99,9 +99,14 @@ Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& p
 }
 
 void ExecutionChoices::warn_unused(const std::string& backend) const {
-  if (!heuristic_.empty() && backend != "cuda")
-    cli::print_warning(
-        fmt::format("backend {} has no cuDNN: --cudnn-attention-heuristic changes nothing", backend));
+  if (backend == "cuda") return;
+  const auto warn = [&](bool given, const char* what, const char* option) {
+    if (given) cli::print_warning(fmt::format("backend {} {}: {} has no effect", backend, what, option));
+  };
+  warn(!heuristic_.empty(), "has no cuDNN", "--cudnn-attention-heuristic");
+  warn(more_algorithms_, "measures no algorithms", "--expand-linear-algorithms");
+  warn(persists_, "measures no algorithms", "--persist-linear-heuristics");
+  warn(!resident_.empty(), "does not stream weights", "--resident-streamed-constant");
 }
 
 }  // namespace dif::tools

@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/bundled.h"
@@ -27,6 +28,7 @@
 #include "io/printable.h"
 #include "io/tensor_file.h"
 #include "opt/pipeline.h"
+#include "output_files.h"
 #include "pipelines/decode_choice.h"
 #include "pipelines/dry_run.h"
 #include "pipelines/generation_record.h"
@@ -46,6 +48,7 @@ namespace {
 constexpr std::uint64_t kDefaultSeed = 42;
 constexpr std::int64_t kMaxBatch = 10000;
 constexpr std::int64_t kMaxRepeats = 10000;
+constexpr std::string_view kComputesNothing = "null";  ///< a backend whose times mean nothing
 
 /// What the user said; an absent option falls back to --from's record, then to the model's defaults.
 struct Options {
@@ -119,10 +122,7 @@ class Generate {
     DIF_TRY(choose_settings());
     if (!options_.emit_programs.empty()) return emit_programs();
     if (options_.dry_run) return dry_run();
-    DIF_TRY(check_output(picture_path(options_.output, 0, options_.batch)));
-    if (!options_.save_latents.empty())
-      DIF_TRY(check_output(picture_path(options_.save_latents, 0, options_.batch)));
-    DIF_TRY(check_output(report_.report));
+    DIF_TRY(check_outputs(outputs()));
     DIF_TRY(read_init_latents());
     const auto context_start = std::chrono::steady_clock::now();
     DIF_ASSIGN(auto context, create_context());
@@ -144,7 +144,8 @@ class Generate {
     }
     if (options_.repeat == 0) {
       DIF_TRY(draw_batch());
-      note_speeds(cache_, speed_conditions(backend_name_), settings_, *pipeline_, options_.batch);
+      if (backend_name_ != kComputesNothing)
+        note_speeds(cache_, speed_conditions(backend_name_), settings_, *pipeline_, options_.batch);
     }
     for (std::int64_t i = 0; i < options_.repeat; ++i) DIF_TRY(answer_request());
     if (options_.trace_ops) cli::say(trace_text());
@@ -283,6 +284,17 @@ class Generate {
     return ok();
   }
 
+  /// Everything that is written. The first of a batch stands for all of it where a file is tried.
+  std::vector<OutputFile> outputs() const {
+    std::vector<OutputFile> files = {{"--report", report_.report}, {"--plan-out", options_.plan_out, false}};
+    for (std::int64_t i = 0; i < options_.batch; ++i) {
+      files.push_back({"--output", picture_path(options_.output, i, options_.batch), i == 0});
+      if (!options_.save_latents.empty())
+        files.push_back({"--save-latents", picture_path(options_.save_latents, i, options_.batch), i == 0});
+    }
+    return files;
+  }
+
   Status read_init_latents() {
     if (options_.init_latents.empty()) return ok();
     DIF_ASSIGN(io::HostTensor latents, io::read_tensor_operand(options_.init_latents));
@@ -291,6 +303,14 @@ class Generate {
   }
 
   Status emit_programs() {
+    for (const char* option : {"--dry-run", "--json", "--report", "--plan-out", "--output", "--save-latents",
+                               "--init-latents", "--repeat", "--why", "--trace-ops"})
+      if (given(option))
+        return invalid_input("--emit-programs writes programs and stops: leave {} out", option);
+    if (const DecodeWay way = settings_.decode.way; way == DecodeWay::kSlabs || way == DecodeWay::kTiles)
+      return invalid_input(
+          "--emit-programs writes the decoder of the whole picture, not of {}: --decode whole asks for that",
+          decode_way_name(way));
     DIF_ASSIGN(frontends::Chain chain, build_chain(*model_, settings_));
     if (given("--passes")) {
       DIF_TRY(optimize_chain(chain, settings_.passes.value_or(opt::default_pipeline())));
@@ -309,7 +329,9 @@ class Generate {
       settings_.traces = std::make_shared<ProgramTraces>();
       options.trace = [traces = settings_.traces](const dif_trace_event& event) { traces->record(event); };
     }
-    return backend_.create(std::move(options), &backend_choice_);
+    DIF_ASSIGN(auto context, backend_.create(std::move(options), &backend_choice_));
+    streaming_.warn_unused(context->library().name());
+    return context;
   }
 
   Status dry_run() {
@@ -490,10 +512,11 @@ int run(int argc, char** argv) {
   CLI::App app{"Draw a picture from a prompt.", "dif generate"};
   Options o;
   app.add_option("prompt", o.prompt, "what the picture shows");
-  app.add_option("-m,--model", o.model,
-                 "model directory in the diffusers layout (default: the bundled emoji-klein)");
-  app.add_option("-o,--output", o.output, "PNG to write; a batch writes NAME-0.png, NAME-1.png, ...")
-      ->capture_default_str();
+  cli::expect_name(app.add_option(
+      "-m,--model", o.model, "model directory in the diffusers layout (default: the bundled emoji-klein)"));
+  cli::expect_name(
+      app.add_option("-o,--output", o.output, "PNG to write; a batch writes NAME-0.png, NAME-1.png, ...")
+          ->capture_default_str());
   app.add_option("--negative-prompt", o.negative_prompt, "what guidance steers away from");
   app.add_option("--seed", o.seed,
                  "0 to 2^64-1, -1 draws one (default 42); picture i of a batch uses seed + i");
@@ -519,8 +542,8 @@ int run(int argc, char** argv) {
                     1, kMaxRepeats);
   cli::expect_whole(
       app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)"));
-  app.add_option("--from", o.from,
-                 "repeat the run recorded in PICTURE.png; other options override its record");
+  cli::expect_name(app.add_option(
+      "--from", o.from, "repeat the run recorded in PICTURE.png; other options override its record"));
   const cli::DtypeOptions dtypes(app);
   app.add_option("--noise-dtype", o.noise_dtype, "dtype in which noise is drawn: f32, bf16, f16")
       ->capture_default_str();
@@ -529,13 +552,14 @@ int run(int argc, char** argv) {
                  "another card as "
                  "torch-cuda:MULTIPROCESSORSxTHREADS")
       ->capture_default_str();
-  app.add_option("--save-latents", o.save_latents, "write the final latents to FILE.diftensor");
-  app.add_option("--init-latents", o.init_latents,
-                 "start from FILE.diftensor or FILE.safetensors::NAME, not from noise");
-  app.add_option(
+  cli::expect_name(
+      app.add_option("--save-latents", o.save_latents, "write the final latents to FILE.diftensor"));
+  cli::expect_name(app.add_option("--init-latents", o.init_latents,
+                                  "start from FILE.diftensor or FILE.safetensors::NAME, not from noise"));
+  cli::expect_name(app.add_option(
       "--emit-programs", o.emit_programs,
       "write the chain's programs and bundles into DIR and stop; as the frontend builds them, or with "
-      "--passes as those leave them");
+      "--passes as those leave them"));
   app.add_option("--passes", o.passes,
                  "what the programs go through before they run: default, none, or names separated by commas "
                  "(difc passes lists them)")
@@ -552,7 +576,8 @@ int run(int argc, char** argv) {
   cli::expect_whole(app.add_option("--tile-overlap", o.tile_overlap, "pixels that neighbouring tiles share")
                         ->capture_default_str(),
                     0, frontends::kMaxPixels);
-  app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR");
+  cli::expect_name(
+      app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR"));
   app.add_flag("--dry-run", o.dry_run, "print programs, memory, work and time, and stop: nothing runs")
       ->excludes("--plan-out");
   app.add_flag("--strict-prompt", o.strict_prompt,

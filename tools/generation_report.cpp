@@ -9,7 +9,6 @@
 #include "cli/progress.h"
 #include "cli/telemetry.h"
 #include "cli/tool.h"
-#include "io/atomic_file.h"
 #include "io/json.h"
 #include "io/printable.h"
 #include "passes_report.h"
@@ -114,14 +113,6 @@ GenerationObserver observer_of(cli::Progress& progress) {
 std::uint64_t available_memory(const std::string& backend) {
   const bool in_host_memory = backend == "cpu" || backend == "reference";
   return in_host_memory ? std::max<std::uint64_t>(cli::read_machine().memory_available_bytes, 1) : 0;
-}
-
-Status check_output(const std::string& path) {
-  std::error_code error;
-  if (path.empty() || (std::filesystem::exists(path, error) && std::filesystem::is_other(path, error)))
-    return ok();
-  DIF_TRY(io::AtomicFile::create(path));
-  return ok();
 }
 
 }  // namespace dif::tools

@@ -33,8 +33,4 @@ GenerationObserver observer_of(cli::Progress& progress);
 /// What this process can still have, for a backend that keeps everything in host memory; 0 = not known.
 std::uint64_t available_memory(const std::string& backend);
 
-/// Whether a file can be written there, asked before the work and not after it. What is no regular file (a
-/// pipe, a device) is left alone: its reader would see it close.
-Status check_output(const std::string& path);
-
 }  // namespace dif::tools

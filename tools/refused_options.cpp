@@ -14,7 +14,7 @@ RefusedOptions::RefusedOptions(CLI::App& app, std::span<const MissingFeature> fe
       known_.push_back({app.add_flag(name, note)->group(kGroup), name, missing.feature});
     for (const char* name : missing.values)
       known_.push_back(
-          {app.add_option(name, note)->expected(1)->take_last()->group(kGroup), name, missing.feature});
+          {app.add_option(name, note)->expected(0, 1)->take_last()->group(kGroup), name, missing.feature});
   }
 }
 

@@ -17,7 +17,7 @@ namespace dif::tools {
 struct MissingFeature {
   const char* feature;              ///< "W8A8 linears"
   std::vector<const char*> flags;   ///< names without a value
-  std::vector<const char*> values;  ///< names with one
+  std::vector<const char*> values;  ///< names with one; it may be missing too
 };
 
 /// Knows the names, so that a run which asks for one is refused by a sentence about the feature, not as a

@@ -55,6 +55,12 @@ void expect_number(CLI::Option* option, double low, double high) {
   expect_in_range(option, low, high, fmt::format("a number from {} to {}", low, high));
 }
 
+void expect_name(CLI::Option* option) {
+  option->check([option](const std::string& text) {
+    return text.empty() ? fmt::format("{} \"\": expected a name", option->get_name()) : std::string();
+  });
+}
+
 constexpr std::string_view kWeightCacheOnDisk = "disk";
 
 Result<std::uint64_t> parse_weight_cache(const std::string& text) {
@@ -162,7 +168,7 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
 
 ReportOptions::ReportOptions(CLI::App& app) {
   app.add_flag("--json", json, "print the result document on stdout");
-  app.add_option("--report", report, "write the result document to FILE");
+  expect_name(app.add_option("--report", report, "write the result document to FILE"));
 }
 
 Status ReportOptions::write(const std::string& document) const {

@@ -21,6 +21,8 @@ namespace dif::cli {
 void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_t high = INT64_MAX);
 /// Refuses anything but a decimal number in the range; NaN and infinity are in none.
 void expect_number(CLI::Option* option, double low, double high);
+/// Refuses an empty text where something is to be named.
+void expect_name(CLI::Option* option);
 
 /// Bytes of --weight-cache: off is 0, auto and disk half of the memory that is available now, else MiB.
 /// Errors: InvalidInput.

@@ -1,11 +1,15 @@
 #include "cli/streaming_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <string_view>
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/tool.h"
 #include "io/printable.h"
 
 namespace dif::cli {
@@ -14,6 +18,8 @@ namespace {
 constexpr std::int64_t kMaxMib = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxDistance = 1 << 20;
 constexpr std::uint64_t kMiB = 1 << 20;
+/// The backends of ours that read weights where they are, or copy them once. Of others nothing is known.
+constexpr std::array<std::string_view, 4> kDoNotStream = {"cpu", "reference", "opencl", "null"};
 }  // namespace
 
 Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std::string& text) {
@@ -76,10 +82,24 @@ StreamingOptions::StreamingOptions(CLI::App& app) {
   app.add_flag("--pinned-io", pinned_io,
                "inputs and outputs go through pinned memory, which counts against "
                "--streamed-pinned-budget-mib");
+  for (const char* name :
+       {"--min-free-mib", "--resident-plan-mib", "--resident-order", "--prefetch-distance", "--host-pinned",
+        "--serial-streaming", "--streamed-staging-buffers", "--streamed-stage-threads",
+        "--streamed-pinned-budget-mib", "--streamed-keep-pages", "--streamed-release-pages",
+        "--lazy-resident-upload", "--pipelined-resident-upload", "--pinned-io"})
+    of_streaming_.push_back(app.get_option(name));
 }
 
 std::uint64_t StreamingOptions::staging_bytes() const {
   return std::uint64_t{staging_buffers} * runtime::WeightOptions::kStagingBufferBytes;
+}
+
+void StreamingOptions::warn_unused(const std::string& backend) const {
+  if (std::ranges::find(kDoNotStream, backend) == kDoNotStream.end()) return;
+  for (const CLI::Option* option : of_streaming_)
+    if (option->count() != 0)
+      print_warning(
+          fmt::format("backend {} does not stream weights: {} has no effect", backend, option->get_name()));
 }
 
 Status StreamingOptions::check_pinned_io(std::uint64_t bytes) const {

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "dif/status.h"
 #include "runtime/session.h"
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace dif::cli {
@@ -38,11 +40,16 @@ struct StreamingOptions {
   /// Fills in what the context takes of it. Errors: InvalidInput (a size, options that contradict each
   /// other).
   Status apply(runtime::ContextOptions& options) const;
+  /// Tells the user which options have no meaning on a backend that reads weights where they are, or copies
+  /// them once.
+  void warn_unused(const std::string& backend) const;
   /// Whether inputs and outputs of that many bytes may be pinned, where they are to be. Errors: InvalidInput.
   Status check_pinned_io(std::uint64_t bytes) const;
 
  private:
   std::uint64_t staging_bytes() const;
+
+  std::vector<const CLI::Option*> of_streaming_;  ///< those that mean nothing where nothing is streamed
 };
 
 }  // namespace dif::cli

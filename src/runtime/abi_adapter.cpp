@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/checked_math.h"
@@ -25,6 +26,7 @@ struct dif_context {
   std::unique_ptr<Device> device;
   std::unique_ptr<SharedArena> arena;
   WeightOptions weights;
+  bool told_nothing_computed = false;
   std::vector<KernelEntry> kernels;  ///< of the definition, then of the host where the caller allows it
 
   bool pins_run_memory() const {
@@ -159,15 +161,13 @@ tl::unexpected<Error> explained(const dif_context& context, Error error) {
   return tl::unexpected<Error>(std::move(error));
 }
 
-/// Options that this device has no use for.
-void tell_unused(const dif_context& context) {
-  const WeightOptions& weights = context.weights;
-  const bool asked = weights.budget_bytes != 0 || weights.least_free_bytes != 0 || weights.host_pinned ||
-                     weights.serial || weights.lazy || (context.options.flags & DIF_CONTEXT_PINNED_IO) != 0;
-  if (!asked || context.device->has_copy_lane() || context.options.log == nullptr) return;
-  const std::string sentence = fmt::format(
-      "backend {} reads weights, inputs and outputs where they are: options of streaming change nothing",
-      context.definition->name);
+/// Once in a context, when something is prepared that is to run.
+void tell_nothing_computed(dif_context& context) {
+  if (context.definition->executes || context.options.log == nullptr ||
+      std::exchange(context.told_nothing_computed, true))
+    return;
+  const std::string sentence =
+      fmt::format("backend {} computes nothing: all results are zeros", context.definition->name);
   context.options.log(context.options.user, DIF_LOG_WARNING, sentence.c_str());
 }
 
@@ -207,6 +207,7 @@ Status prepare_program(dif_context& context, const dif_prepare_options* options,
   if (!executor) return explained(context, std::move(executor.error()));
   result->executor = std::move(*executor);
   tell_host_operations(context, name, result->executor->report());
+  if (!executor_options.plan_only) tell_nothing_computed(context);
   *prepared = result.release();
   return ok();
 }
@@ -584,7 +585,6 @@ dif_code context_create(const BackendDefinition& definition, const dif_context_o
       };
     DIF_ASSIGN(result->device, definition.create_device(device_options));
     result->arena = std::make_unique<SharedArena>(*result->device);
-    tell_unused(*result);
     *context = result.release();
     return ok();
   });

@@ -66,6 +66,10 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
       executor->release_unread(options);
     }
   }
+  if (!options.executes && !options.execution.linears.empty())
+    return invalid_input(
+        "operation {}: this backend computes nothing, there are no algorithms to choose from",
+        options.execution.linears.front().operation);
   executor->make_schedule(executor->schedule_);
   if (!options.plan_only) DIF_TRY(executor->open_stream(executor->schedule_));
   executor->make_report(options, seconds_since(start));

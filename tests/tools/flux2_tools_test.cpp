@@ -100,6 +100,7 @@ TEST_F(Flux2Sample, FeaturesThatDoNotExistAreRefusedAndNotIgnored) {
   refuse({"--fp8-double-block", "3"}, "this version has no FP8 linears");
   refuse({"--int8-weight-only-group-size", "32"}, "this version has no INT8 weights");
   refuse({"--transformer-attention", "cudnn"}, "choice of the attention kernel");
+  refuse({"--state-output", "refused.png"}, "would both be written to refused.png");
   EXPECT_TRUE(files().empty());
 }
 

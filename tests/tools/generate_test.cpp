@@ -408,7 +408,7 @@ TEST_F(Generate, RefusesMemoryThatIsTooLittleOrMakesNoSense) {
 TEST_F(Generate, SaysWhenABackendHasNoUseForStreaming) {
   const Finished finished = run("dif", Arguments{"generate", "x", "-o", "x.png", "--host-pinned"} + kQuick);
   EXPECT_EQ(finished.status, 0) << finished.err;
-  EXPECT_NE(finished.err.find("backend reference reads weights, inputs and outputs where they are"),
+  EXPECT_NE(finished.err.find("backend reference does not stream weights: --host-pinned has no effect"),
             std::string::npos)
       << finished.err;
 }
@@ -416,6 +416,34 @@ TEST_F(Generate, SaysWhenABackendHasNoUseForStreaming) {
 TEST_F(Generate, RefusesOutputsThatCannotBeWritten) {
   refuse(Arguments{"x", "-o", "/nowhere/a.png"} + kQuick, 2, "/nowhere/a.png");
   refuse(Arguments{"x", "-o", folder_.path()} + kQuick, 2, "it is a folder");
+}
+
+TEST_F(Generate, RefusesTwoOutputsUnderOneName) {
+  refuse({"x", "-o", "q.png", "--report", "./q.png"}, 2,
+         "--report and --output would both be written to q.png");
+  refuse({"x", "-o", "q.png", "--report", "q-1.png", "--batch", "2"}, 2, "would both be written to q-1.png");
+  refuse({"x", "-o", "q.png", "--save-latents", "q.png"}, 2, "--output and --save-latents");
+  refuse({"x", "-o", "q.png", "--plan-out", "q.png"}, 2, "--plan-out and --output");
+  EXPECT_EQ(files(), std::set<std::string>{});
+  draw({"x", "-o", "/dev/null", "--save-latents", "/dev/null"});
+}
+
+TEST_F(Generate, RefusesNamesThatAreEmpty) {
+  for (const char* option : {"--output", "--report", "--plan-out", "--save-latents", "--init-latents",
+                             "--emit-programs", "--from", "--model"})
+    refuse({"x", option, ""}, 2, std::string(option) + " \"\": expected a name");
+}
+
+TEST_F(Generate, SaysThatTheNullBackendComputesNothingAndRemembersNoSpeed) {
+  const Running::Environment cache = {{"DIF_CACHE_DIR", path("cache")}};
+  const Arguments request = {"generate", "x", "--size", "16x16", "--backend", "null", "--quiet"};
+  const Finished drawn = run("dif", request, cache);
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(drawn.err, "warning: backend null computes nothing: all results are zeros\n");
+  const Finished planned = run("dif", request + Arguments{"--dry-run"}, cache);
+  EXPECT_EQ(planned.status, 0) << planned.err;
+  EXPECT_EQ(planned.out.find("FLOP/s"), std::string::npos) << planned.out;
+  EXPECT_EQ(planned.err.find("zeros"), std::string::npos) << planned.err;
 }
 
 TEST_F(Generate, RefusesInputFilesThatAreNotWhatTheyShouldBe) {
@@ -436,6 +464,16 @@ TEST_F(Generate, ExportsProgramsInsteadOfDrawing) {
     EXPECT_TRUE(std::filesystem::exists(folder_.path() / "chain" / (std::string(name) + ".difir")));
     EXPECT_TRUE(std::filesystem::exists(folder_.path() / "chain" / (std::string(name) + ".difbind")));
   }
+}
+
+TEST_F(Generate, ExportsProgramsAndNothingElse) {
+  const Arguments request = {"x", "--emit-programs", "chain"};
+  for (const Arguments& more : std::vector<Arguments>{
+           {"--dry-run"}, {"--json"}, {"--report", "r"}, {"--plan-out", "p"}, {"--output", "o.png"}})
+    refuse(request + more, 2, "leave " + more[0] + " out");
+  for (const char* way : {"slabs", "tiles"})
+    refuse(request + Arguments{"--decode", way}, 2, "--decode whole asks for that");
+  EXPECT_EQ(files(), std::set<std::string>{});
 }
 
 }  // namespace

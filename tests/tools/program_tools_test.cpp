@@ -322,6 +322,8 @@ TEST_F(ProgramTools, RunRefusesFeaturesThatDoNotExist) {
          more[0] + ": this version has no " + feature);
   };
   refuse({"--cutlass-linear", "3"}, "kernels of CUTLASS");
+  refuse({"--cutlass-linear"}, "kernels of CUTLASS");
+  refuse({"--cutlass-linear", "--iterations", "2"}, "kernels of CUTLASS");
   for (const char* option : {"--fuse-linear-swiglu", "--absorb-linear-bias"})
     refuse({option, "3"}, "choice of what is fused");
   refuse({"--h3-w8a8-layer", "1", "--h3-w8a8-layer", "2"}, "W8A8 linears");
@@ -345,11 +347,41 @@ TEST_F(ProgramTools, RunRefusesChoicesThatTheProgramDoesNotHave) {
   refuse({"--linear-tune-warmups", "1"}, "--tune-linear");
   refuse({"--resident-streamed-constant", "latents"}, "is no constant");
   refuse({"--resident-streamed-constant", "nothing"}, "has no value");
+  refuse({"--resident-streamed-constant", ""}, "--resident-streamed-constant \"\": expected a name");
   refuse({"--persist-linear-heuristics", "--no-cache"}, "there is no cache folder");
   refuse({"--cudnn-attention-heuristic", "autotune"}, "does not measure cuDNN's plans");
   refuse({"--cudnn-attention-heuristic", "c"}, "--cudnn-attention-heuristic");
   refuse({"--pinned-io", "--streamed-pinned-budget-mib", "128"}, "of inputs and outputs beside 128 MiB");
   EXPECT_FALSE(files().contains("a.diftensor"));
+}
+
+TEST_F(ProgramTools, RunRefusesTwoOutputsUnderOneName) {
+  const auto refuse = [&](const Arguments& more, const std::string& part) {
+    fail("difrun", decode(Arguments{"--backend", "reference"} + more), 2, part);
+  };
+  refuse({"--output", "image=a", "--report", "./a"},
+         "--report and --output image would both be written to a");
+  refuse({"--output", "image=a.safetensors::x", "--output", "image=a.safetensors::x"},
+         "two tensors would be written to a.safetensors::x");
+  refuse({"--output", "image=a.safetensors::x", "--output", "image=a.safetensors"},
+         "would both be written to a.safetensors");
+  succeed("difrun", decode({"--backend", "reference", "--output", "image=a.safetensors::x", "--output",
+                            "image=a.safetensors::y"}));
+}
+
+TEST_F(ProgramTools, RunSaysWhichOptionsHaveNoMeaningOnABackend) {
+  const Finished finished =
+      run("difrun", decode({"--backend", "reference", "--expand-linear-algorithms",
+                            "--persist-linear-heuristics", "--resident-order", "first", "--prefetch-distance",
+                            "0", "--streamed-release-pages", "--cache-dir", path("cache")}));
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  for (const char* part : {"measures no algorithms: --expand-linear-algorithms has no effect",
+                           "measures no algorithms: --persist-linear-heuristics has no effect",
+                           "does not stream weights: --resident-order has no effect",
+                           "does not stream weights: --prefetch-distance has no effect",
+                           "does not stream weights: --streamed-release-pages has no effect"})
+    EXPECT_NE(finished.err.find(part), std::string::npos) << part << "\n" << finished.err;
+  EXPECT_EQ(run("difrun", decode({"--backend", "reference"})).err, "");
 }
 
 TEST_F(ProgramTools, RunRefusesAnAlgorithmWhereTheKernelHasNone) {
@@ -361,6 +393,9 @@ TEST_F(ProgramTools, RunRefusesAnAlgorithmWhereTheKernelHasNone) {
     const std::string number = operation.at("operation").dump();
     fail("difrun", decode({"--backend", "reference", "--select-linear-algorithm", number + ":0"}), 2,
          is_linear ? "kernel reference has no algorithms to choose from" : "is conv2d, not linear");
+    if (is_linear)
+      fail("difrun", decode({"--backend", "null", "--tune-linear", number}), 2,
+           "this backend computes nothing, there are no algorithms to choose from");
   }
 }
 
@@ -388,8 +423,11 @@ TEST_F(ProgramTools, RunAppendsItsDocumentToTheTraceFile) {
       EXPECT_EQ(nlohmann::json::parse(line).at("kind"), "runtime-trace");
     EXPECT_EQ(found, runs);
   }
-  fail("difrun", decode({"--backend", "reference"}), 2, "/nowhere/t (DIF_TRACE_FILE) cannot be written",
+  fail("difrun", decode({"--backend", "reference", "--output", "image=a.diftensor"}), 2,
+       "/nowhere/t (DIF_TRACE_FILE) cannot be written: /nowhere: No such file or directory; let the variable",
        {{"DIF_TRACE_FILE", "/nowhere/t"}});
+  fail("difrun", decode({"--backend", "reference"}), 2, "it is a folder", {{"DIF_TRACE_FILE", path("")}});
+  EXPECT_FALSE(files().contains("a.diftensor")) << "found out before the work";
 }
 
 TEST_F(ProgramTools, RunRepeatsSessionsAndCountsWhatTheLastRunDid) {
