@@ -213,11 +213,38 @@ Result<plan::PlanRecord> plan_program(const std::shared_ptr<runtime::Context>& c
   return record_plan(program, report, context->library().name());
 }
 
+namespace {
+
+/// The parts of a program are NAME.NUMBER; an earlier export may have had more of them.
+bool is_part(const std::string& stem, const std::string& program) {
+  return stem.size() > program.size() + 1 && stem.starts_with(program + ".") &&
+         stem.find_first_not_of("0123456789", program.size() + 1) == std::string::npos;
+}
+
+Status remove_parts(const std::vector<plan::PlanRecord>& plans, const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> stale;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().extension() == ".difplan" &&
+        std::ranges::any_of(plans, [stem = entry.path().stem().string()](const plan::PlanRecord& plan) {
+          return is_part(stem, plan.program_name);
+        }))
+      stale.push_back(entry.path());
+  for (const std::filesystem::path& path : stale)
+    if (std::filesystem::remove(path, error); error)
+      return fail(ErrorCode::kIo, "{}: this plan of an earlier run cannot be removed: {}", path.string(),
+                  error.message());
+  return ok();
+}
+
+}  // namespace
+
 Status export_plans(const std::vector<plan::PlanRecord>& plans, const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     return fail(ErrorCode::kIo, "{}: the folder cannot be created: {}", folder.string(), error.message());
+  DIF_TRY(remove_parts(plans, folder));
   for (const plan::PlanRecord& plan : plans)
     DIF_TRY(plan::write_plan(folder / (plan.program_name + ".difplan"), plan));
   return ok();

@@ -22,7 +22,8 @@ Result<plan::PlanRecord> record_plan(const ir::Program& program, const runtime::
 Result<plan::PlanRecord> plan_program(const std::shared_ptr<runtime::Context>& context,
                                       const ir::Program& program);
 
-/// Writes FOLDER/NAME.difplan for each plan, NAME being the program's. Creates the folder. Errors: Io.
+/// Writes FOLDER/NAME.difplan for each plan, NAME being the program's. Creates the folder, and
+/// removes plans of their parts, NAME.NUMBER.difplan, that an earlier run left there. Errors: Io.
 Status export_plans(const std::vector<plan::PlanRecord>& plans, const std::filesystem::path& folder);
 
 }  // namespace dif

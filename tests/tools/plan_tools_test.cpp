@@ -74,6 +74,24 @@ TEST_F(PlanTools, APlanThatWasRecordedWhileDrawingIsThePlanThatIsMadeWithoutWeig
             "the plans are the same\n");
 }
 
+TEST_F(PlanTools, PlansOfPartsThatAreGoneDoNotStay) {
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(path("plans")))
+      found.insert(entry.path().filename());
+    return found;
+  };
+  const std::set<std::string> whole = {"encode.difplan", "step.difplan", "decode.difplan"};
+  std::filesystem::create_directory(path("plans"));
+  std::ofstream(path("plans/decode.mine.difplan")) << "kept";
+  succeed("dif", generate({"--plan-out", "plans", "-o", "x.png", "--decode", "slabs"}));
+  EXPECT_GT(names().size(), whole.size() + 1);
+  succeed("dif", generate({"--plan-out", "plans", "-o", "x.png", "--decode", "whole"}));
+  std::set<std::string> expected = whole;
+  expected.insert("decode.mine.difplan");
+  EXPECT_EQ(names(), expected);
+}
+
 TEST_F(PlanTools, DiffPrintsWhatWouldRunOtherwise) {
   succeed("difc", {"plan", shared("chain/decode.difir"), "decode.difplan", "--backend", "reference"});
   const json differences =
