@@ -62,7 +62,6 @@ class Doctor {
     backends();
     model();
     cache();
-    video();
     if (report.wanted()) DIF_TRY(report.write(document()));
     if (!report.json) DIF_TRY(cli::print_result(screen()));
     if (can_generate()) return ok();
@@ -203,15 +202,6 @@ class Doctor {
          fmt::format("{}{}", folder.string(),
                      writable ? "" : fmt::format(": {} cannot be written", existing.string())),
          writable ? "" : advice});
-  }
-
-  void video() {
-    const fs::path ffmpeg = cli::find_program("ffmpeg");
-    if (ffmpeg.empty())
-      add({"ffmpeg", Verdict::kNote, "not on PATH",
-           "install it to write MP4; pictures and WAV need nothing"});
-    else
-      add({"ffmpeg", Verdict::kGood, ffmpeg.string(), ""});
   }
 
   bool can_generate() const {

@@ -1,7 +1,6 @@
 #include "cli/machine.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -76,17 +75,6 @@ Machine read_machine(const fs::path& root) {
   machine.memory_limit_bytes = memory.limit_bytes;
   machine.memory_available_bytes = memory.available_bytes;
   return machine;
-}
-
-fs::path find_program(std::string_view name) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path file = fs::path(folder) / name;
-    std::error_code ignored;
-    if (!folder.empty() && fs::is_regular_file(file, ignored) && access(file.c_str(), X_OK) == 0) return file;
-  }
-  return {};
 }
 
 fs::path cache_folder() {

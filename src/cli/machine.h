@@ -26,9 +26,6 @@ Machine read_machine(const std::filesystem::path& root = "/");
 /// CPUs of a cgroup v2 cpu.max: "max 100000" has no limit, "250000 100000" is 2.5.
 std::optional<double> parse_cpu_max(std::string_view text);
 
-/// The first `name` among the folders of PATH that is an executable file; empty when there is none.
-std::filesystem::path find_program(std::string_view name);
-
 /// Where compiled kernels and chosen algorithms are kept: DIF_CACHE_DIR, else
 /// $XDG_CACHE_HOME/diffusion-compiler, else ~/.cache/diffusion-compiler; empty when none of the variables is
 /// set.
