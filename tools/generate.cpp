@@ -566,16 +566,18 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--decode", o.decode,
                  "how latents become a picture: whole; slabs, some rows at a time, the same picture in less "
-                 "memory; auto, whole where that fits, else slabs; tiles, blended squares: another picture, "
-                 "in the least memory")
+                 "device memory, with images in host memory; auto, whole where that fits, else slabs; tiles, "
+                 "blended squares: another picture, in the least memory, on a CPU too")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "whole", "slabs", "tiles"}));
-  cli::expect_whole(
-      app.add_option("--tile-size", o.tile_size, "pixels of a tile's side")->capture_default_str(), 1,
-      frontends::kMaxPixels);
-  cli::expect_whole(app.add_option("--tile-overlap", o.tile_overlap, "pixels that neighbouring tiles share")
+  cli::expect_whole(app.add_option("--tile-size", o.tile_size, "pixels of a tile's side, a multiple of 16")
                         ->capture_default_str(),
-                    0, frontends::kMaxPixels);
+                    1, frontends::kMaxPixels);
+  cli::expect_whole(
+      app.add_option("--tile-overlap", o.tile_overlap,
+                     "pixels that neighbouring tiles share, a multiple of 16 and at most half a tile")
+          ->capture_default_str(),
+      0, frontends::kMaxPixels);
   cli::expect_name(
       app.add_option("--plan-out", o.plan_out, "write what the backend decided about each program into DIR"));
   app.add_flag("--dry-run", o.dry_run, "print programs, memory, work and time, and stop: nothing runs")

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/checked_math.h"
 #include "base/error.h"
 #include "pipelines/slab_decoder.h"
 #include "pipelines/tile_decoder.h"
+#include "plan/plan.h"
 
 namespace dif {
 
@@ -36,16 +38,78 @@ DecodeChoice::DecodeChoice(const frontends::Model& model, const GenerationSettin
 
 Result<std::unique_ptr<Decoder>> DecodeChoice::make(const PrepareProgram& prepare) {
   if (way_ == DecodeWay::kSlabs) return make_slabs(prepare);
-  if (way_ == DecodeWay::kTiles) return make_tiles(prepare);
-  auto whole = make_whole_decoder(chain_.decode.program, reason_, prepare);
-  if (whole || !give_way(whole.error())) return whole;
+  auto decoder = way_ == DecodeWay::kTiles ? make_tiles(prepare)
+                                           : make_whole_decoder(chain_.decode.program, reason_, prepare);
+  if (decoder || decoder.error().code != ErrorCode::kOutOfMemory) return decoder;
+  if (!give_way(decoder.error())) return with_context(std::move(decoder.error()), "{}", smaller_way());
   auto slabs = make_slabs(prepare);
-  if (!slabs && slabs.error().code == ErrorCode::kDeclined) return whole;  // its error says what is missing
+  if (!slabs && slabs.error().code == ErrorCode::kDeclined) return decoder;  // its error says what is missing
   return slabs;
+}
+
+/// They keep images in host memory: they spare the memory of a device, or what counts against a cap.
+bool DecodeChoice::slabs_save_memory() const {
+  return settings_.available_bytes == 0 || memory_cap_bytes_ != 0;
+}
+
+const char* DecodeChoice::smaller_way() const {
+  if (way_ == DecodeWay::kTiles) return "a smaller --tile-size needs less";
+  if (!slabs_save_memory()) return "--decode tiles needs less and gives another picture";
+  return "--decode slabs needs less and gives the same picture";
+}
+
+std::uint64_t DecodeChoice::host_bytes(std::uint64_t arena_bytes, std::uint64_t image_bytes) const {
+  for (const frontends::Stage* stage : {&chain_.encode, &chain_.step})
+    arena_bytes = std::max(arena_bytes, plan::make_plan(stage->program).arena_bytes);
+  const auto pixels =
+      static_cast<std::uint64_t>(settings_.width) * static_cast<std::uint64_t>(settings_.height);
+  image_bytes = saturating_add<std::uint64_t>(image_bytes, pixels * 3 * (sizeof(float) + 1));
+  return saturating_add(arena_bytes, image_bytes);
+}
+
+Result<std::uint64_t> DecodeChoice::host_bytes_of_slabs() const {
+  DIF_ASSIGN(const ir::Program program, slab_program());
+  const std::uint64_t bytes = slab_bytes_ != 0 ? slab_bytes_ : default_slab_bytes(program);
+  DIF_ASSIGN(const SlabLayout layout, choose_slabs(program, bytes));
+  DIF_ASSIGN(const SlabBytes taken, slab_bytes(program, layout));
+  return host_bytes(taken.run, taken.images);
+}
+
+Result<std::uint64_t> DecodeChoice::host_bytes_of_tiles() const {
+  DIF_ASSIGN(const TileSizes sizes, sizes_of_tiles());
+  DIF_ASSIGN(const ir::Program program, tile_program(sizes));
+  return host_bytes(plan::make_plan(program).arena_bytes, 0);
+}
+
+Status DecodeChoice::fit_into_host_memory() {
+  const std::uint64_t available = settings_.available_bytes;
+  if (available == 0) return ok();
+  std::uint64_t needed = 0;
+  if (way_ == DecodeWay::kSlabs) {
+    DIF_ASSIGN(needed, host_bytes_of_slabs());
+  } else if (way_ == DecodeWay::kTiles) {
+    DIF_ASSIGN(needed, host_bytes_of_tiles());
+  } else {
+    needed = host_bytes(plan::make_plan(chain_.decode.program).arena_bytes, 0);
+  }
+  if (needed <= available) return ok();
+  if (way_ == DecodeWay::kAuto) reason_ = "slabs of images in the same memory would not need less";
+  std::string advice = "choose a smaller size";
+  const auto tiles = host_bytes_of_tiles();
+  if (way_ == DecodeWay::kTiles && host_bytes(0, 0) <= available)
+    advice = "choose a smaller --tile-size";
+  else if (way_ != DecodeWay::kTiles && tiles && *tiles <= available)
+    advice = fmt::format("--decode tiles needs {} MiB and gives another picture", *tiles >> 20);
+  return fail(ErrorCode::kOutOfMemory,
+              "a picture of {}x{} with {} text tokens needs at least {} MiB of memory with --decode {}, {} "
+              "MiB are available; {}",
+              settings_.width, settings_.height, settings_.text_tokens, needed >> 20, decode_way_name(way_),
+              available >> 20, advice);
 }
 
 bool DecodeChoice::give_way(const Error& error) {
   if (settings_.decode.way != DecodeWay::kAuto || error.code != ErrorCode::kOutOfMemory) return false;
+  if (!slabs_save_memory()) return false;
   if (way_ == DecodeWay::kSlabs) {
     const bool in_the_way = slab_bytes_ > free_of_cost(chain_.step.program);
     slab_bytes_ /= 2;
@@ -57,28 +121,45 @@ bool DecodeChoice::give_way(const Error& error) {
 }
 
 /// Slabs are cut from a program whose convolutions and norms are as the frontend made them.
-Result<std::unique_ptr<Decoder>> DecodeChoice::make_slabs(const PrepareProgram& prepare) {
+Result<ir::Program> DecodeChoice::slab_program() const {
   opt::Pipeline exact = passes_;
   std::erase_if(exact, [](const opt::Pass* pass) { return !pass->exact; });
-  ir::Program program = exact.size() == passes_.size() ? chain_.decode.program : built_;
-  if (exact.size() != passes_.size()) DIF_TRY(opt::run(program, exact));
+  if (exact.size() == passes_.size()) return chain_.decode.program;
+  ir::Program program = built_;
+  DIF_TRY(opt::run(program, exact));
+  return program;
+}
+
+std::uint64_t DecodeChoice::default_slab_bytes(const ir::Program& program) const {
   const std::uint64_t whole = run_bytes(program);
-  if (slab_bytes_ == 0 && memory_cap_bytes_ == 0) slab_bytes_ = whole / kShare;
-  if (slab_bytes_ == 0)
-    slab_bytes_ = std::min(whole, std::max(memory_cap_bytes_ / kShare, free_of_cost(chain_.step.program)));
+  if (memory_cap_bytes_ == 0) return whole / kShare;
+  return std::min(whole, std::max(memory_cap_bytes_ / kShare, free_of_cost(chain_.step.program)));
+}
+
+Result<std::unique_ptr<Decoder>> DecodeChoice::make_slabs(const PrepareProgram& prepare) {
+  DIF_ASSIGN(const ir::Program program, slab_program());
+  if (slab_bytes_ == 0) slab_bytes_ = default_slab_bytes(program);
   return make_slab_decoder(program, slab_bytes_, reason_, prepare);
 }
 
-Result<std::unique_ptr<Decoder>> DecodeChoice::make_tiles(const PrepareProgram& prepare) {
+Result<TileSizes> DecodeChoice::sizes_of_tiles() const {
   const std::int64_t scale = model_.size_multiple();
-  DIF_ASSIGN(const TileSizes sizes,
-             tile_sizes(settings_.decode, settings_.height / scale, settings_.width / scale, scale));
+  return tile_sizes(settings_.decode, settings_.height / scale, settings_.width / scale, scale);
+}
+
+Result<ir::Program> DecodeChoice::tile_program(const TileSizes& sizes) const {
   GenerationSettings of_a_tile = settings_;
-  of_a_tile.width = sizes.tile_columns * scale;
-  of_a_tile.height = sizes.tile_rows * scale;
+  of_a_tile.width = sizes.tile_columns * sizes.scale;
+  of_a_tile.height = sizes.tile_rows * sizes.scale;
   DIF_ASSIGN(frontends::Chain chain, build_chain(model_, of_a_tile));
   DIF_TRY(opt::run(chain.decode.program, passes_));
-  return make_tile_decoder(chain.decode.program, sizes, reason_, prepare);
+  return std::move(chain.decode.program);
+}
+
+Result<std::unique_ptr<Decoder>> DecodeChoice::make_tiles(const PrepareProgram& prepare) {
+  DIF_ASSIGN(const TileSizes sizes, sizes_of_tiles());
+  DIF_ASSIGN(const ir::Program program, tile_program(sizes));
+  return make_tile_decoder(program, sizes, reason_, prepare);
 }
 
 std::string decode_text(const Decoder& decoder) {
@@ -92,6 +173,7 @@ std::string decode_text(const Decoder& decoder) {
       return fmt::format("decode in slabs, {} programs run {} times: {}", decoder.parts().size(), runs,
                          decoder.reason());
     case DecodeWay::kTiles:
+      if (runs == 1) return "decode in one tile, which is the whole picture: " + decoder.reason();
       return fmt::format("decode in {} blended tiles, another picture than without: {}", runs,
                          decoder.reason());
     default:

@@ -9,6 +9,7 @@
 #include "opt/pipeline.h"
 #include "pipelines/decoder.h"
 #include "pipelines/text_to_image.h"
+#include "pipelines/tile_decoder.h"
 
 namespace dif {
 
@@ -21,6 +22,10 @@ class DecodeChoice {
   DecodeChoice(const frontends::Model& model, const GenerationSettings& settings, const ir::Program& built,
                const frontends::Chain& chain, opt::Pipeline passes, std::uint64_t memory_cap_bytes);
 
+  /// Where the settings say how much host memory there is: whether the way fits into it, by the planner's
+  /// arithmetic, which counts no weights and no scratch memory. Errors: OutOfMemory (says what would need
+  /// less); Declined, InvalidInput as of make().
+  Status fit_into_host_memory();
   /// Errors: OutOfMemory, Declined (slabs of a program that is not cut into them), InvalidInput (tiles).
   Result<std::unique_ptr<Decoder>> make(const PrepareProgram& prepare);
   /// The denoiser does not fit beside the decoder that was made: whether there is another try, slabs or
@@ -30,6 +35,16 @@ class DecodeChoice {
  private:
   Result<std::unique_ptr<Decoder>> make_slabs(const PrepareProgram& prepare);
   Result<std::unique_ptr<Decoder>> make_tiles(const PrepareProgram& prepare);
+  Result<ir::Program> slab_program() const;
+  Result<ir::Program> tile_program(const TileSizes& sizes) const;
+  Result<TileSizes> sizes_of_tiles() const;
+  std::uint64_t default_slab_bytes(const ir::Program& program) const;
+  /// What a request takes of host memory with a decode whose arena and images are of these sizes.
+  std::uint64_t host_bytes(std::uint64_t arena_bytes, std::uint64_t image_bytes) const;
+  Result<std::uint64_t> host_bytes_of_slabs() const;
+  Result<std::uint64_t> host_bytes_of_tiles() const;
+  bool slabs_save_memory() const;
+  const char* smaller_way() const;
 
   const frontends::Model& model_;
   const GenerationSettings& settings_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -78,8 +79,36 @@ std::string module_of(const ir::Program& program, ir::OpId op) {
   return op < modules.size() && !modules[op].empty() ? modules[op] : program.name;
 }
 
+namespace {
+
+/// Adds numbers by their names, also of objects in it.
+void add_numbers(nlohmann::json& sum, const nlohmann::json& more) {
+  for (const auto& [name, value] : more.items())
+    if (value.is_object())
+      add_numbers(sum[name], value);
+    else if (value.is_number())
+      sum[name] = (sum.contains(name) ? sum[name].get<double>() : 0.0) + value.get<double>();
+}
+
+/// Details as a plug-in gives them, JSON or not.
+nlohmann::json read_details(const std::string& text) {
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+}  // namespace
+
 PreparedReport memory_of(const std::vector<DecodePart>& parts) {
   PreparedReport all = parts.front().memory;
+  if (parts.size() == 1) return all;
+  nlohmann::json details = read_details(all.details), prepare;
+  for (const DecodePart& part : parts) {
+    const nlohmann::json of_part = read_details(part.memory.details);
+    if (of_part.is_object() && of_part.contains("prepare")) add_numbers(prepare, of_part["prepare"]);
+  }
+  if (details.is_object() && !prepare.is_null()) {
+    details["prepare"] = std::move(prepare);
+    all.details = details.dump();
+  }
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const PreparedReport& part = parts[i].memory;
     all.arena_bytes = std::max(all.arena_bytes, part.arena_bytes);

@@ -60,6 +60,9 @@ class Decoder {
   void set_observer(std::function<void(const ir::Program& part)> before_run) {
     before_run_ = std::move(before_run);
   }
+  /// Takes now what a run will take of host memory, so that none is missing after the last step. Errors:
+  /// OutOfMemory.
+  virtual Status reserve_host_memory() { return ok(); }
   /// Figures of the context as they are now.
   Result<runtime::PreparedReport> report() const { return prepared_.front()->report(); }
 
@@ -92,8 +95,8 @@ class Decoder {
 /// The module of the reference framework that an operation belongs to; where it has none, the program's name.
 std::string module_of(const ir::Program& program, ir::OpId op);
 
-/// What all parts of a decode take together: they share arena and workspace, the rest adds up. Details are
-/// those of the first part.
+/// What all parts of a decode take together: they share arena and workspace, the rest adds up, and so
+/// do the seconds that preparing took. Other details are those of the first part.
 runtime::PreparedReport memory_of(const std::vector<DecodePart>& parts);
 
 /// `program` as it is.

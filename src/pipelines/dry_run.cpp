@@ -49,8 +49,11 @@ Result<PlannedProgram> plan_decode(const Stage& stage, const std::shared_ptr<run
   }));
   result.memory = memory_of(planned->parts());
   result.flops = 0;
-  for (const DecodePart& part : planned->parts())
+  result.n_operations = 0;
+  for (const DecodePart& part : planned->parts()) {
     result.flops += ir::flops(part.program) * static_cast<double>(part.runs);
+    result.n_operations += part.program.ops.size() * static_cast<std::size_t>(part.runs);
+  }
   return result;
 }
 
@@ -99,9 +102,8 @@ std::string time_text(const DryRun& run) {
         "time       about {:.3g} s, without preparing the denoiser: this machine achieved {}\n", *seconds,
         known);
   return fmt::format(
-      "time       no estimate: no picture was drawn here with this backend, dtype and number of threads (no "
-      "record of "
-      "{})\n",
+      "time       no estimate: no picture was drawn here with this backend, dtype, number of threads and way "
+      "to decode (no record of {})\n",
       unknown);
 }
 
@@ -120,6 +122,8 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
   DIF_TRY(optimize_chain(chain, passes));
   const bool guided = guidance_is_active(model, settings.guidance);
   DecodeChoice choice(model, settings, built_decode, chain, passes, context->memory_cap_bytes());
+  const Status fits = choice.fit_into_host_memory();
+  if (!fits && fits.error().code != ErrorCode::kOutOfMemory) return tl::unexpected<Error>(fits.error());
   std::unique_ptr<runtime::PreparedProgram> encoder, denoiser;
   std::unique_ptr<Decoder> decoder;
   DIF_ASSIGN(PlannedProgram encode, plan_stage(chain.encode, context, guided ? 2 : 1, encoder));
@@ -142,6 +146,7 @@ Result<DryRun> dry_run(const frontends::Model& model, const std::shared_ptr<runt
   }
   result.available_bytes = settings.available_bytes;
   result.decode = decode_text(*decoder);
+  if (!fits) result.refusal = fits.error().message;
   return result;
 }
 
@@ -189,17 +194,20 @@ std::string dry_run_text(const DryRun& run) {
                         stage.streamed_bytes == 0 ? "nothing is streamed"
                                                   : bytes_text(stage.streamed_bytes) + " are streamed");
   if (run.available_bytes != 0) text += fmt::format("  {} are available\n", bytes_text(run.available_bytes));
+  if (!run.refusal.empty()) text += fmt::format("  a run is refused here: {}\n", run.refusal);
   text += run.decode + "\n";
   text += fmt::format("work       {}\n", ir::amount_text(run.flops, "FLOP"));
   return text + time_text(run);
 }
 
 ordered_json dry_run_json(const DryRun& run) {
-  ordered_json result = {{"programs", ordered_json::array()},
-                         {"stages", ordered_json::array()},
-                         {"flops", run.flops},
-                         {"available_bytes", run.available_bytes},
-                         {"decode", run.decode}};
+  ordered_json result = {
+      {"programs", ordered_json::array()},
+      {"stages", ordered_json::array()},
+      {"flops", run.flops},
+      {"available_bytes", run.available_bytes},
+      {"decode", run.decode},
+      {"refusal", run.refusal.empty() ? ordered_json(nullptr) : ordered_json(run.refusal)}};
   const auto seconds = run.seconds();
   result["estimated_seconds"] = seconds ? ordered_json(*seconds) : ordered_json(nullptr);
   for (const PlannedProgram& program : run.programs) {

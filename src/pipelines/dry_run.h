@@ -21,7 +21,7 @@ namespace dif {
 struct PlannedProgram {
   std::string name;
   std::string fingerprint;
-  std::size_t n_operations = 0;
+  std::size_t n_operations = 0;    ///< of one run
   double flops = 0;                ///< of one run
   std::int64_t runs = 0;           ///< for one request
   std::uint64_t mapped_bytes = 0;  ///< of checkpoint files, where its constants lie
@@ -49,6 +49,7 @@ struct DryRun {
   double flops = 0;                   ///< of the whole request
   std::uint64_t available_bytes = 0;  ///< as in GenerationSettings
   std::string decode;                 ///< which way, and why
+  std::string refusal;                ///< why this machine would not run it; empty: it would
 
   /// Of all runs at the speeds of their programs, without preparing them; none if one is not known.
   std::optional<double> seconds() const;

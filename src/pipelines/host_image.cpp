@@ -100,7 +100,35 @@ void add_plane(const T* row, std::int64_t width, double& values, double& squares
   }
 }
 
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t block_alignment(std::size_t bytes) {
+  return bytes < kHugePage ? 64 : kHugePage;
+}
+
+std::size_t block_bytes(std::size_t bytes) {
+  return align_up(std::max<std::size_t>(bytes, 1), block_alignment(bytes));
+}
+
 }  // namespace
+
+std::size_t ImageMemoryPlan::take(std::size_t bytes) {
+  std::ranges::sort(unused_);
+  const auto found = std::ranges::lower_bound(unused_, bytes);
+  if (found != unused_.end()) {
+    const std::size_t block = *found;
+    unused_.erase(found);
+    return block;
+  }
+  if (!unused_.empty()) {
+    held_bytes_ -= unused_.back();
+    unused_.pop_back();
+  }
+  const std::size_t block = block_bytes(bytes);
+  held_bytes_ += block;
+  most_bytes_ = std::max(most_bytes_, held_bytes_);
+  return block;
+}
 
 ImageMemory::Block ImageMemory::take(std::size_t bytes) {
   std::ranges::sort(unused_, {}, &Block::bytes);
@@ -111,11 +139,9 @@ ImageMemory::Block ImageMemory::take(std::size_t bytes) {
     return block;
   }
   if (!unused_.empty()) unused_.pop_back();
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
   Block block;
-  block.bytes = align_up(std::max<std::size_t>(bytes, 1), bytes < kHugePage ? 64 : kHugePage);
-  block.data.reset(
-      static_cast<std::byte*>(std::aligned_alloc(bytes < kHugePage ? 64 : kHugePage, block.bytes)));
+  block.bytes = block_bytes(bytes);
+  block.data.reset(static_cast<std::byte*>(std::aligned_alloc(block_alignment(bytes), block.bytes)));
   if (block.data == nullptr) throw std::bad_alloc();
   if (bytes < kHugePage) return block;
   madvise(block.data.get(), block.bytes, MADV_HUGEPAGE);

@@ -32,6 +32,19 @@ class ImageMemory {
   std::vector<Block> unused_;
 };
 
+/// The sizes of the blocks of an ImageMemory that is asked for the same, without any memory.
+class ImageMemoryPlan {
+ public:
+  /// The size of the block.
+  std::size_t take(std::size_t bytes);
+  void give(std::size_t block_bytes) { unused_.push_back(block_bytes); }
+  std::size_t most_bytes() const { return most_bytes_; }  ///< at one time
+
+ private:
+  std::vector<std::size_t> unused_;
+  std::size_t held_bytes_ = 0, most_bytes_ = 0;
+};
+
 /// An image of one picture, [1, H, W, C] or [1, C, H, W], in host memory.
 class HostImage {
  public:

@@ -4,6 +4,7 @@
 #include <array>
 #include <future>
 #include <map>
+#include <new>
 
 #include "base/checked_math.h"
 #include "base/error.h"
@@ -38,6 +39,12 @@ Result<std::int64_t> choose_rows(const ImageStages& stages, std::size_t stage, s
     DIF_ASSIGN(const SlabProgram slab, stages.slab(stage, rows));
     if (run_bytes(slab.program) <= bytes) return rows;
   }
+}
+
+bool is_read_after(const std::vector<ImageStages::Stage>& stages, std::size_t stage, ValueId image) {
+  for (std::size_t s = stage + 1; s < stages.size(); ++s)
+    if (std::ranges::find(stages[s].reads, image) != stages[s].reads.end()) return true;
+  return false;
 }
 
 class SlabDecoder final : public Decoder {
@@ -76,6 +83,22 @@ class SlabDecoder final : public Decoder {
     const ValueId output = program_.outputs.front().value;
     const std::span<std::byte> made = images_.at(output).bytes();
     std::ranges::copy(made, std::as_writable_bytes(image).begin());
+    images_.clear();
+    return ok();
+  }
+
+  Status reserve_host_memory() override {
+    try {
+      for (const ValueId image : stages_->images_before(layout_.first_stage)) add_image(image);
+      for (std::size_t i = 0; i < slabs_.size(); ++i) {
+        for (const SlabProgram::Image& output : slabs_[i].outputs) add_image(output.value);
+        drop_images(layout_.first_stage + i);
+      }
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorCode::kOutOfMemory,
+                  "the system has no memory left for the images between the slabs of the decode; --decode "
+                  "tiles needs less and gives another picture");
+    }
     images_.clear();
     return ok();
   }
@@ -206,10 +229,7 @@ class SlabDecoder final : public Decoder {
   /// What no later stage reads.
   void drop_images(std::size_t stage) {
     const auto read_later = [&](ValueId image) {
-      for (std::size_t s = stage + 1; s < stages_->stages().size(); ++s)
-        if (std::ranges::find(stages_->stages()[s].reads, image) != stages_->stages()[s].reads.end())
-          return true;
-      return image == program_.outputs.front().value;
+      return is_read_after(stages_->stages(), stage, image) || image == program_.outputs.front().value;
     };
     std::erase_if(images_, [&](const auto& entry) { return !read_later(entry.first); });
     std::erase_if(statistics_, [&](const auto& entry) {
@@ -242,6 +262,35 @@ Result<SlabLayout> choose_slabs(const ir::Program& program, std::uint64_t bytes)
     layout.rows.push_back(rows);
   }
   return layout;
+}
+
+Result<SlabBytes> slab_bytes(const ir::Program& program, const SlabLayout& layout) {
+  DIF_ASSIGN(const ImageStages found, ImageStages::find(program));
+  const std::vector<ImageStages::Stage>& stages = found.stages();
+  DIF_ASSIGN(const ir::Program first, found.part_before(layout.first_stage));
+  SlabBytes bytes = {0, plan::make_plan(first).arena_bytes};
+  ImageMemoryPlan memory;
+  std::map<ValueId, std::size_t> images;  // and their blocks
+  const auto add = [&](const std::vector<ValueId>& values) {
+    for (const ValueId image : values)
+      images[image] = memory.take(static_cast<std::size_t>(program.type(image).bytes()));
+  };
+  add(found.images_before(layout.first_stage));
+  for (std::size_t stage = layout.first_stage; stage < stages.size(); ++stage) {
+    DIF_ASSIGN(const SlabProgram slab, found.slab(stage, layout.rows[stage - layout.first_stage]));
+    std::uint64_t run = plan::make_plan(slab.program).arena_bytes;
+    for (const ValueId input : slab.program.inputs)  // the rows at an edge do not lie in the image
+      run = saturating_add(run, slab.program.type(input).bytes());
+    bytes.run = std::max(bytes.run, run);
+    add(stages[stage].writes);
+    std::erase_if(images, [&](const auto& image) {
+      if (is_read_after(stages, stage, image.first)) return false;
+      memory.give(image.second);
+      return true;
+    });
+  }
+  bytes.images = memory.most_bytes();
+  return bytes;
 }
 
 Result<std::unique_ptr<Decoder>> make_slab_decoder(const ir::Program& program, const SlabLayout& layout,

@@ -24,6 +24,15 @@ struct SlabLayout {
 /// of the fewest rows. Errors: Declined (the program is not cut into slabs: says why).
 Result<SlabLayout> choose_slabs(const ir::Program& program, std::uint64_t bytes);
 
+/// What a decode in slabs takes by the planner's arithmetic.
+struct SlabBytes {
+  std::uint64_t images = 0;  ///< in host memory, the most at one time
+  std::uint64_t run = 0;     ///< arena and rows of the program that needs most
+};
+
+/// Errors: Declined.
+Result<SlabBytes> slab_bytes(const ir::Program& program, const SlabLayout& layout);
+
 /// A decode in which images between group norms are in host memory and go through the device some rows at a
 /// time. The statistics of the norms are those of whole images, summed on the host in f64, so the picture is
 /// the whole decode's but for rounding. Errors of its run: NonFinite names the module whose norm met the

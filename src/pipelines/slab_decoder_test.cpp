@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "io/host_tensor.h"
 #include "ir/builder.h"
@@ -307,6 +308,19 @@ TEST(ImageMemory, ComesAgainWhereItIsLargeEnough) {
   EXPECT_EQ(small.bytes().data(), first) << "the smallest that is large enough";
   HostImage large({DType::kF32, {1, 1024, 1024, 1}}, 1, memory);
   std::ranges::fill(large.bytes(), std::byte{1});
+}
+
+TEST(MemoryOfParts, AddsUpTheSecondsOfPreparing) {
+  std::vector<DecodePart> parts(2);
+  parts[0].memory.details = R"({"planner": "p", "prepare": {"seconds": 1, "kernel_seconds": {"a": 2}}})";
+  parts[1].memory.details =
+      R"({"planner": "p", "prepare": {"seconds": 4, "kernel_seconds": {"a": 8, "b": 16}}})";
+  EXPECT_EQ(
+      nlohmann::json::parse(memory_of(parts).details),
+      nlohmann::json::parse(
+          R"({"planner": "p", "prepare": {"seconds": 5.0, "kernel_seconds": {"a": 10.0, "b": 16.0}}})"));
+  parts[1].memory.details = "";
+  EXPECT_EQ(nlohmann::json::parse(memory_of(parts).details)["prepare"]["seconds"], 1.0);
 }
 
 }  // namespace

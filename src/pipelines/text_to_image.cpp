@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/check.h"
-#include "base/checked_math.h"
 #include "base/error.h"
 #include "frontends/family.h"
 #include "ir/program_file.h"
@@ -18,7 +17,7 @@
 #include "pipelines/picture_values.h"
 #include "pipelines/plan_export.h"
 #include "pipelines/scheduler_config.h"
-#include "plan/plan.h"
+#include "pipelines/tile_decoder.h"
 #include "runtime/finite.h"
 #include "text/prompt.h"
 #include "text/tokenizer.h"
@@ -42,31 +41,11 @@ Status check_settings(const Model& model, const GenerationSettings& settings) {
   if (!(settings.guidance >= 0 && settings.guidance <= frontends::kMaxGuidance))
     return invalid_input("guidance {}: expected a number from 0 to {}", settings.guidance,
                          frontends::kMaxGuidance);
+  if (settings.decode.way == DecodeWay::kTiles) {
+    const std::int64_t scale = model.size_multiple();
+    DIF_TRY(tile_sizes(settings.decode, settings.height / scale, settings.width / scale, scale));
+  }
   return ok();
-}
-
-/// The least that a chain takes beside its weights: the arena that its programs take turns with, and the
-/// picture as numbers and as pixels. Kernels may need more for scratch.
-std::uint64_t least_bytes(const Chain& chain, const GenerationSettings& settings) {
-  std::uint64_t arena = 0;
-  const bool in_parts = settings.decode.way == DecodeWay::kSlabs || settings.decode.way == DecodeWay::kTiles;
-  for (const Stage* stage : {&chain.encode, &chain.step, &chain.decode})
-    if (!in_parts || stage != &chain.decode)
-      arena = std::max(arena, plan::make_plan(stage->program).arena_bytes);
-  const auto pixels =
-      static_cast<std::uint64_t>(settings.width) * static_cast<std::uint64_t>(settings.height);
-  return saturating_add<std::uint64_t>(arena, pixels * 3 * (sizeof(float) + 1));
-}
-
-Status check_memory(const Chain& chain, const GenerationSettings& settings) {
-  if (settings.available_bytes == 0) return ok();
-  const std::uint64_t needed = least_bytes(chain, settings);
-  if (needed <= settings.available_bytes) return ok();
-  return fail(
-      ErrorCode::kOutOfMemory,
-      "a picture of {}x{} with {} text tokens needs at least {} MiB of memory, {} MiB are available; choose "
-      "a smaller size",
-      settings.width, settings.height, settings.text_tokens, needed >> 20, settings.available_bytes >> 20);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -131,7 +110,7 @@ class TextToImage::Implementation {
     DIF_ASSIGN(passes_, optimize_chain(chain_, pipeline));
     decode_choice_.emplace(model_, settings_, built_.at(chain_.decode.program.name), chain_, pipeline,
                            context_->memory_cap_bytes());
-    DIF_TRY(check_memory(chain_, settings_));
+    DIF_TRY(decode_choice_->fit_into_host_memory());
     end();
     if (settings_.conditioning.empty()) {
       DIF_TRY(encode_prompts());
@@ -509,6 +488,7 @@ class TextToImage::Implementation {
     if (settings_.traces)
       decode_->set_observer(
           [traces = settings_.traces](const ir::Program& part) { traces->begin(part.name); });
+    if (settings_.available_bytes != 0) DIF_TRY(decode_->reserve_host_memory());
     const std::vector<DecodePart>& parts = decode_->parts();
     double flops = 0;
     for (const DecodePart& part : parts) flops += ir::flops(part.program) * static_cast<double>(part.runs);

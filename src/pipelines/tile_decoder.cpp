@@ -114,8 +114,8 @@ Result<TileSizes> tile_sizes(const DecodeOptions& options, std::int64_t rows, st
                          options.tile_size, scale, scale);
   if (options.tile_overlap < 0 || options.tile_overlap % scale != 0 ||
       options.tile_overlap > options.tile_size / 2)
-    return invalid_input("--tile-overlap {}: expected a multiple of {} pixels, {} (half a tile) at the most",
-                         options.tile_overlap, scale, options.tile_size / 2);
+    return invalid_input("--tile-overlap {}: expected a multiple of {} pixels, at most half a tile: 0 to {}",
+                         options.tile_overlap, scale, options.tile_size / 2 / scale * scale);
   const std::int64_t size = options.tile_size / scale;
   return TileSizes{.rows = rows,
                    .columns = columns,

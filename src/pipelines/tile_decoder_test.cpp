@@ -53,6 +53,9 @@ TEST(TileSizes, AreWholePositionsOfTheLatents) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidInput);
   }
+  const auto refused = tile_sizes({DecodeWay::kTiles, 48, 32}, 40, 16, 16);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("0 to 16"), std::string::npos) << refused.error().message;
 }
 
 /// A decode of one position into one pixel of three colours gives the same picture in tiles.
