@@ -100,11 +100,13 @@ Status DecodeChoice::fit_into_host_memory() {
     advice = "choose a smaller --tile-size";
   else if (way_ != DecodeWay::kTiles && tiles && *tiles <= available)
     advice = fmt::format("--decode tiles needs {} MiB and gives another picture", *tiles >> 20);
-  return fail(ErrorCode::kOutOfMemory,
-              "a picture of {}x{} with {} text tokens needs at least {} MiB of memory with --decode {}, {} "
-              "MiB are available; {}",
-              settings_.width, settings_.height, settings_.text_tokens, needed >> 20, decode_way_name(way_),
-              available >> 20, advice);
+  const std::string asked =
+      way_ == DecodeWay::kAuto ? "" : fmt::format(" with --decode {}", decode_way_name(way_));
+  return fail(
+      ErrorCode::kOutOfMemory,
+      "a picture of {}x{} with {} text tokens needs at least {} MiB of memory{}, {} MiB are available; "
+      "{}",
+      settings_.width, settings_.height, settings_.text_tokens, needed >> 20, asked, available >> 20, advice);
 }
 
 bool DecodeChoice::give_way(const Error& error) {
