@@ -56,8 +56,8 @@ void expect_number(CLI::Option* option, double low, double high) {
 }
 
 void expect_name(CLI::Option* option) {
-  option->check([option](const std::string& text) {
-    return text.empty() ? fmt::format("{} \"\": expected a name", option->get_name()) : std::string();
+  option->check([](const std::string& text) {
+    return text.empty() ? std::string("expected a name, found \"\"") : std::string();
   });
 }
 

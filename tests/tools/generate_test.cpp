@@ -431,7 +431,7 @@ TEST_F(Generate, RefusesTwoOutputsUnderOneName) {
 TEST_F(Generate, RefusesNamesThatAreEmpty) {
   for (const char* option : {"--output", "--report", "--plan-out", "--save-latents", "--init-latents",
                              "--emit-programs", "--from", "--model"})
-    refuse({"x", option, ""}, 2, std::string(option) + " \"\": expected a name");
+    refuse({"x", option, ""}, 2, "error: " + std::string(option) + ": expected a name, found \"\"");
 }
 
 TEST_F(Generate, SaysThatTheNullBackendComputesNothingAndRemembersNoSpeed) {

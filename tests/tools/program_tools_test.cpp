@@ -347,7 +347,8 @@ TEST_F(ProgramTools, RunRefusesChoicesThatTheProgramDoesNotHave) {
   refuse({"--linear-tune-warmups", "1"}, "--tune-linear");
   refuse({"--resident-streamed-constant", "latents"}, "is no constant");
   refuse({"--resident-streamed-constant", "nothing"}, "has no value");
-  refuse({"--resident-streamed-constant", ""}, "--resident-streamed-constant \"\": expected a name");
+  refuse({"--resident-streamed-constant", ""},
+         "error: --resident-streamed-constant: expected a name, found \"\"");
   refuse({"--persist-linear-heuristics", "--no-cache"}, "there is no cache folder");
   refuse({"--cudnn-attention-heuristic", "autotune"}, "does not measure cuDNN's plans");
   refuse({"--cudnn-attention-heuristic", "c"}, "--cudnn-attention-heuristic");
