@@ -4,10 +4,12 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cli/exit_status.h"
 #include "tools.h"
 
 namespace dif::tools {
@@ -60,5 +62,10 @@ int run(int argc, char** argv) {
 }  // namespace dif::tools
 
 int main(int argc, char** argv) {
-  return dif::tools::run(argc, argv);
+  try {
+    return dif::tools::run(argc, argv);
+  } catch (const std::bad_alloc&) {  // before a tool has its options
+    std::fputs("error: the system has no memory left for the program itself\n", stderr);
+    return dif::cli::exit_status(dif::ErrorCode::kOutOfMemory);
+  }
 }
