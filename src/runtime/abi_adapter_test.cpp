@@ -458,21 +458,8 @@ struct Loop : testing::Test {
   }
 
   dif_code run(std::uint32_t n_steps, bool wants_state = false) {
-    std::int32_t step = 0;
-    dif_tensor ins[2] = {}, out = {};
-    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
-    ins[0].type = out.type = to_abi(f32({4}));
-    ins[1].type = to_abi({DType::kI32, {1}});
-    ins[0].data = x, ins[1].data = &step, out.data = y;
-    ins[0].bytes = out.bytes = sizeof(x), ins[1].bytes = sizeof(step);
-    const dif_carry carry = {0, 0};
-    dif_loop_options loop = {};
-    loop.struct_size = sizeof(loop);
-    loop.run = {sizeof(dif_run_options), 0, ins, 2, 1, &out};
-    loop.n_steps = n_steps;
-    loop.step_input = 1;
-    loop.carries = &carry;
-    loop.n_carries = 1;
+    test::StepTensors tensors(f32({4}), x, y);
+    dif_loop_options loop = tensors.loop(n_steps);
     loop.wants_state = wants_state ? 1 : 0;
     loop.on_step = [](void*, const dif_step_event* event) -> std::int32_t {
       g_happened.push_back(

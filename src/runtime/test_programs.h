@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "runtime/abi_codes.h"
 #include "runtime/session.h"
 
 /// What the tests of this room share: small programs, and bindings of vectors.
@@ -58,5 +59,34 @@ void expect_error(const AnyResult& status, ErrorCode code, const std::string& pa
   EXPECT_EQ(status.error().code, code) << status.error().message;
   EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
 }
+
+/// The tensors of a run, through the C interface, of a program with inputs x and step and one output like x,
+/// which a loop carries into x.
+struct StepTensors {
+  StepTensors(const ir::TensorType& type, void* x, void* y) {
+    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
+    ins[0].type = out.type = to_abi(type);
+    ins[1].type = to_abi({DType::kI32, {1}});
+    ins[0].data = x, ins[1].data = &step, out.data = y;
+    ins[0].bytes = out.bytes = type.bytes(), ins[1].bytes = sizeof(step);
+  }
+  StepTensors(const StepTensors&) = delete;
+
+  dif_run_options run() { return {sizeof(dif_run_options), 0, ins, 2, 1, &out}; }
+  dif_loop_options loop(std::uint32_t n_steps) {
+    dif_loop_options loop = {};
+    loop.struct_size = sizeof(loop);
+    loop.run = run();
+    loop.n_steps = n_steps;
+    loop.step_input = 1;
+    loop.carries = &carry;
+    loop.n_carries = 1;
+    return loop;
+  }
+
+  std::int32_t step = 0;
+  dif_tensor ins[2] = {}, out = {};
+  dif_carry carry = {0, 0};
+};
 
 }  // namespace dif::runtime::test

@@ -25,6 +25,7 @@ using test::expect_error;
 using test::f32;
 using test::finish;
 using test::LaneDevice;
+using test::StepTensors;
 
 constexpr std::int64_t kWidth = 1024;
 constexpr std::uint64_t kBytes = kWidth * sizeof(float);
@@ -496,21 +497,8 @@ class StreamedLoop : public Weights {
   }
 
   dif_code run(std::uint32_t n_steps) {
-    std::int32_t step = 0;
-    dif_tensor ins[2] = {}, out = {};
-    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
-    ins[0].type = out.type = to_abi(f32({kWidth}));
-    ins[1].type = to_abi({DType::kI32, {1}});
-    ins[0].data = x.data(), ins[1].data = &step, out.data = found.data();
-    ins[0].bytes = out.bytes = kBytes, ins[1].bytes = sizeof(step);
-    const dif_carry carry = {0, 0};
-    dif_loop_options loop = {};
-    loop.struct_size = sizeof(loop);
-    loop.run = {sizeof(dif_run_options), 0, ins, 2, 1, &out};
-    loop.n_steps = n_steps;
-    loop.step_input = 1;
-    loop.carries = &carry;
-    loop.n_carries = 1;
+    StepTensors tensors(f32({kWidth}), x.data(), found.data());
+    dif_loop_options loop = tensors.loop(n_steps);
     loop.user = this;
     loop.on_step = [](void* user, const dif_step_event*) -> std::int32_t {
       static_cast<StreamedLoop*>(user)->looks_when_told.push_back(g_lanes->looks);
@@ -544,14 +532,8 @@ class PinnedRuns : public StreamedLoop {
   PinnedRuns() { context_flags = DIF_CONTEXT_PINNED_IO; }
 
   dif_code run_once() {
-    std::int32_t step = 0;
-    dif_tensor ins[2] = {}, out = {};
-    for (dif_tensor* tensor : {&ins[0], &ins[1], &out}) tensor->struct_size = sizeof(dif_tensor);
-    ins[0].type = out.type = to_abi(f32({kWidth}));
-    ins[1].type = to_abi({DType::kI32, {1}});
-    ins[0].data = x.data(), ins[1].data = &step, out.data = found.data();
-    ins[0].bytes = out.bytes = kBytes, ins[1].bytes = sizeof(step);
-    const dif_run_options options = {sizeof(dif_run_options), 0, ins, 2, 1, &out};
+    StepTensors tensors(f32({kWidth}), x.data(), found.data());
+    const dif_run_options options = tensors.run();
     return api.run(prepared, &options, &error);
   }
   dif_report report() {
