@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/dtype_options.h"
 #include "cli/options.h"
@@ -193,8 +194,7 @@ struct RunCommand {
   }
 
   void note(const char* stage, std::chrono::steady_clock::time_point start) {
-    times_.emplace_back(stage,
-                        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    times_.emplace_back(stage, seconds_since(start));
   }
 
   nlohmann::ordered_json document(const ir::Program& encoder) const {

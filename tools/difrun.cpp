@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -63,10 +64,6 @@ struct Options {
   bool verify_shards = false, trace_ops = false, why = false, allow_nonfinite = false, map_inputs = false,
        profile_pipeline = false;
 };
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 class Run {
  public:

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/bundled.h"
 #include "cli/dtype_options.h"
@@ -380,10 +381,6 @@ class Generate {
     written_before_seconds_ += written_seconds_;
     requests_.push_back({{"seconds", seconds_since(start)}, {"stages", std::move(stages)}});
     return ok();
-  }
-
-  static double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
   Status draw(std::int64_t index) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "cli/tool.h"
 
 namespace dif::cli {
@@ -30,7 +31,7 @@ Progress::Progress(ProgressStyle style) : style_(style) {
 }
 
 double Progress::elapsed_seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return seconds_since(start_);
 }
 
 void Progress::begin(std::string_view stage, std::uint64_t total, std::string_view unit) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "frontends/family.h"
 #include "ir/program_file.h"
@@ -46,10 +47,6 @@ Status check_settings(const Model& model, const GenerationSettings& settings) {
     DIF_TRY(tile_sizes(settings.decode, settings.height / scale, settings.width / scale, scale));
   }
   return ok();
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
@@ -199,8 +196,7 @@ class TextToImage::Implementation {
     if (observer_.advance) observer_.advance(done);
   }
   void end() {
-    times_.back().seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - stage_start_).count();
+    times_.back().seconds = seconds_since(stage_start_);
     if (observer_.end) observer_.end();
   }
   void warn(const std::string& sentence) {

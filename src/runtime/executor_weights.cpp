@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked_math.h"
+#include "base/clock.h"
 #include "plan/constant_bytes.h"
 #include "runtime/executor.h"
 
@@ -300,7 +301,7 @@ Result<Loading> Executor::bring(std::vector<Transfer> transfers, std::uint64_t b
   const auto start = std::chrono::steady_clock::now();
   DIF_TRY(loader_->bring(std::move(transfers)));
   return Loading{bytes, loader_->direct_bytes() - direct_before, loader_->refused_bytes() - refused_before,
-                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+                 seconds_since(start)};
 }
 
 /// `beside`: on a thread of its own, if the system has one more.
