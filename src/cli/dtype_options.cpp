@@ -17,9 +17,7 @@ namespace {
 /// The name under devices[device].default_dtype; empty when there is none. A plug-in's document is not ours:
 /// anything may lack.
 std::string named_dtype(const std::string& probe, int device) {
-  const auto document = io::JsonDocument::parse(probe, "the backend's probe", {.max_depth = 64});
-  if (!document) return {};
-  const auto parsed = nlohmann::json::parse(probe, nullptr, false);
+  const nlohmann::json parsed = io::plugin_document(probe);
   const auto index = static_cast<std::size_t>(device);
   if (!parsed.is_object() || !parsed.contains("devices") || !parsed["devices"].is_array() ||
       index >= parsed["devices"].size())

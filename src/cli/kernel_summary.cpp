@@ -37,8 +37,7 @@ class Counts {
 }  // namespace
 
 std::string kernel_summary(std::string_view program, const std::string& details) {
-  const auto checked = io::JsonDocument::parse(details, "the backend's report", {.max_depth = 64});
-  const auto parsed = checked ? nlohmann::json::parse(details, nullptr, false) : nlohmann::json();
+  const nlohmann::json parsed = io::plugin_document(details);
   if (!parsed.is_object() || !parsed.contains("operations") || !parsed["operations"].is_array())
     return fmt::format("{}: the backend says nothing about its kernels\n", program);
   Counts kernels, declined;

@@ -10,6 +10,7 @@
 #include "cli/machine.h"
 #include "cli/tool.h"
 #include "io/atomic_file.h"
+#include "io/json.h"
 #include "io/printable.h"
 #include "runtime/backend_library.h"
 
@@ -104,7 +105,7 @@ BackendOptions::BackendOptions(CLI::App& app) {
 std::string why_unavailable(const runtime::BackendLibrary& library) {
   const auto probe = library.probe();
   if (!probe) return probe.error().message;
-  const auto document = nlohmann::json::parse(*probe, nullptr, false);
+  const nlohmann::json document = io::plugin_document(*probe);
   if (!document.is_object() || !document.contains("unavailable")) return "";
   const nlohmann::json& reason = document["unavailable"];
   return reason.is_string() ? reason.get<std::string>() : "it has no device";

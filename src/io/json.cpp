@@ -96,6 +96,12 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string sour
   return document;
 }
 
+nlohmann::json plugin_document(std::string_view text) {
+  const auto document =
+      JsonDocument::parse(text, "a plug-in's document", {.max_bytes = std::uint64_t{64} << 20});
+  return document ? document->value() : nlohmann::json();
+}
+
 Result<JsonDocument> JsonDocument::read(const std::filesystem::path& path, const JsonLimits& limits) {
   DIF_ASSIGN(const std::string text, read_text_file(path, limits.max_bytes));
   return parse(text, path.native(), limits);

@@ -43,6 +43,10 @@ class JsonDocument {
   std::string source_;
 };
 
+/// A document that a plug-in gives, about itself or about a program: null where it is none, too long, or
+/// nested deeper than anything sensible.
+nlohmann::json plugin_document(std::string_view text);
+
 /// Inclusive bounds for an integer of a configuration.
 struct IntegerRange {
   std::int64_t min = std::numeric_limits<std::int64_t>::min();

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "io/json.h"
 
 namespace dif {
 
@@ -90,19 +91,14 @@ void add_numbers(nlohmann::json& sum, const nlohmann::json& more) {
       sum[name] = (sum.contains(name) ? sum[name].get<double>() : 0.0) + value.get<double>();
 }
 
-/// Details as a plug-in gives them, JSON or not.
-nlohmann::json read_details(const std::string& text) {
-  return nlohmann::json::parse(text, nullptr, false);
-}
-
 }  // namespace
 
 PreparedReport memory_of(const std::vector<DecodePart>& parts) {
   PreparedReport all = parts.front().memory;
   if (parts.size() == 1) return all;
-  nlohmann::json details = read_details(all.details), prepare;
+  nlohmann::json details = io::plugin_document(all.details), prepare;
   for (const DecodePart& part : parts) {
-    const nlohmann::json of_part = read_details(part.memory.details);
+    const nlohmann::json of_part = io::plugin_document(part.memory.details);
     if (of_part.is_object() && of_part.contains("prepare")) add_numbers(prepare, of_part["prepare"]);
   }
   if (details.is_object() && !prepare.is_null()) {

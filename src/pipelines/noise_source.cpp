@@ -35,8 +35,7 @@ std::optional<NoiseSource> read_card(std::string_view text) {
 
 /// The card of a backend's probe document. A plug-in's document is not ours: anything may lack.
 std::optional<NoiseSource> probed_card(std::string_view probe, int device) {
-  if (!io::JsonDocument::parse(probe, "the backend's probe", {.max_depth = 64})) return std::nullopt;
-  const auto document = nlohmann::json::parse(probe, nullptr, false);
+  const nlohmann::json document = io::plugin_document(probe);
   const nlohmann::json::json_pointer place(fmt::format("/devices/{}", device));
   if (!document.is_object() || !document.contains(place) || !document[place].is_object()) return std::nullopt;
   const auto number = [&](const char* key) {

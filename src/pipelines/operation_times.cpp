@@ -63,8 +63,7 @@ std::set<ValueId> needed_outside(const ir::Program& program, const std::vector<V
 /// not look as expected is left out.
 std::map<OpId, std::vector<OpId>> groups_of(const ir::Program& program, const std::string& details) {
   std::map<OpId, std::vector<OpId>> groups;
-  const auto checked = io::JsonDocument::parse(details, "the backend's report", {.max_depth = 64});
-  const auto parsed = checked ? nlohmann::json::parse(details, nullptr, false) : nlohmann::json();
+  const nlohmann::json parsed = io::plugin_document(details);
   if (!parsed.is_object() || !parsed.contains("groups") || !parsed["groups"].is_array()) return groups;
   for (const auto& group : parsed["groups"]) {
     if (!group.is_object() || !group.contains("operations") || !group["operations"].is_array()) continue;
