@@ -28,9 +28,10 @@ extern "C" {
  *        n_host_operations
  *   1.2  dif_backend_api.prefers, dif_context_options.weights
  *   1.3  DIF_CONTEXT_PINNED_IO, dif_prepare_options.execution, dif_report.direct_bytes and the counts behind
- * it */
+ *        it
+ *   1.4  DIF_PREFERS_JOINED_LINEARS */
 #define DIF_ABI_MAJOR 1
-#define DIF_ABI_MINOR 3
+#define DIF_ABI_MINOR 4
 
 #define DIF_MAX_RANK 8
 
@@ -307,7 +308,9 @@ enum {
   DIF_PREFERS_CHANNELS_LAST = 1u,
   /* A 3x3 convolution of an image that is upsampled by 2, with channels last, runs faster as four 2x2 ones of
    * the small image, whose weights are sums: the result differs by rounding. */
-  DIF_PREFERS_FOLDED_UPSAMPLING = 2u
+  DIF_PREFERS_FOLDED_UPSAMPLING = 2u,
+  /* A product that is read by slices of its columns stays one: kernels read the slices where they lie. */
+  DIF_PREFERS_JOINED_LINEARS = 4u
 };
 
 typedef struct dif_backend_api {

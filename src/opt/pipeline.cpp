@@ -21,6 +21,7 @@ Pipeline default_pipeline(const Preferences& preferences) {
   };
   if (preferences.channels_last) before_layout(kChannelsLast);
   if (preferences.channels_last && preferences.folded_upsampling) before_layout(kFoldUpsample);
+  if (preferences.joined_linears) std::erase(pipeline, &kSplitLinears);
   return pipeline;
 }
 

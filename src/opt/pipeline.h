@@ -18,6 +18,7 @@ using Pipeline = std::vector<const Pass*>;
 struct Preferences {
   bool channels_last = false;      ///< images with channels last
   bool folded_upsampling = false;  ///< convolutions of the image before it is upsampled: not exact
+  bool joined_linears = false;     ///< products whose columns are read apart stay one
 };
 
 /// What every program goes through before a backend prepares it, in this order.

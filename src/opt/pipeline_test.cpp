@@ -53,6 +53,8 @@ TEST(Pipeline, DefaultsFollowWhatABackendPrefers) {
   EXPECT_TRUE(has({.channels_last = true}, kChannelsLast));
   EXPECT_FALSE(has({.channels_last = true}, kFoldUpsample)) << "it is not exact";
   EXPECT_TRUE(has({.channels_last = true, .folded_upsampling = true}, kFoldUpsample));
+  EXPECT_TRUE(has({}, kSplitLinears));
+  EXPECT_FALSE(has({.joined_linears = true}, kSplitLinears));
   EXPECT_EQ(*parse_pipeline("default", {.channels_last = true}), default_pipeline({.channels_last = true}));
 }
 

@@ -15,7 +15,8 @@ Result<ChainPasses> optimize_chain(frontends::Chain& chain, const opt::Pipeline&
 
 opt::Preferences preferences_of(const runtime::BackendLibrary& library) {
   return {.channels_last = (library.prefers() & DIF_PREFERS_CHANNELS_LAST) != 0,
-          .folded_upsampling = (library.prefers() & DIF_PREFERS_FOLDED_UPSAMPLING) != 0};
+          .folded_upsampling = (library.prefers() & DIF_PREFERS_FOLDED_UPSAMPLING) != 0,
+          .joined_linears = (library.prefers() & DIF_PREFERS_JOINED_LINEARS) != 0};
 }
 
 }  // namespace dif

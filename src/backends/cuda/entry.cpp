@@ -16,7 +16,7 @@ constexpr runtime::BackendDefinition kBackend = {
     .create_device = CudaDevice::create,
     .kernels = kernel_list,
     .probe = probe_json,
-    .prefers = [] { return std::uint32_t{DIF_PREFERS_CHANNELS_LAST}; },
+    .prefers = [] { return std::uint32_t{DIF_PREFERS_CHANNELS_LAST | DIF_PREFERS_JOINED_LINEARS}; },
     .group_kernels = group_kernel_list,
     .fusion = {.accepts = accept_in_group, .leads = accept_as_leader},
     .pitches = {.reads = reads_pitched, .writes = writes_pitched},

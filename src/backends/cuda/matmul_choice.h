@@ -30,7 +30,8 @@ using FindMatmuls = std::function<Result<std::vector<cublasLtMatmulHeuristicResu
 
 /// The fastest of `find`, among those that give the bits of the first on random operands: which one it is
 /// changes no result. Each runs several times in turn with the others, so that a GPU that slows down does so
-/// for all. The first, unmeasured, where the product is small or its operands do not fit into memory a second
+/// for all; of a large product those that come close run again for so long that the GPU is at its limit of
+/// power. The first, unmeasured, where the product is small or its operands do not fit into memory a second
 /// time. Known from the cache folder when the same product was chosen for on this device with this library:
 /// then cuBLASLt is not asked, which would load the kernels of all that it looks at.
 ///
