@@ -25,6 +25,7 @@
 #include "bench/request.h"
 #include "ops/attention/attention.op.h"
 #include "ops/linear/linear.op.h"
+#include "pipelines/chain_builder.h"
 
 namespace dif::bench {
 namespace {

@@ -21,6 +21,7 @@
 #include "io/safetensors.h"
 #include "io/tensor_file.h"
 #include "output_files.h"
+#include "pipelines/chain_builder.h"
 #include "pipelines/noise_source.h"
 #include "pipelines/picture_size.h"
 #include "pipelines/text_to_image.h"

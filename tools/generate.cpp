@@ -30,6 +30,7 @@
 #include "io/tensor_file.h"
 #include "opt/pipeline.h"
 #include "output_files.h"
+#include "pipelines/chain_builder.h"
 #include "pipelines/decode_choice.h"
 #include "pipelines/dry_run.h"
 #include "pipelines/generation_record.h"

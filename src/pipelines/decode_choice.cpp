@@ -4,6 +4,7 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "pipelines/chain_builder.h"
 #include "pipelines/slab_decoder.h"
 #include "pipelines/tile_decoder.h"
 #include "plan/plan.h"

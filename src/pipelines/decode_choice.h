@@ -8,7 +8,7 @@
 #include "frontends/model.h"
 #include "opt/pipeline.h"
 #include "pipelines/decoder.h"
-#include "pipelines/text_to_image.h"
+#include "pipelines/generation_settings.h"
 #include "pipelines/tile_decoder.h"
 
 namespace dif {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
+#include "pipelines/chain_builder.h"
 #include "pipelines/decode_choice.h"
 #include "pipelines/optimize_chain.h"
 

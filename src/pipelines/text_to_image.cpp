@@ -4,24 +4,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <map>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "frontends/family.h"
-#include "ir/program_file.h"
+#include "pipelines/chain_programs.h"
 #include "pipelines/decode_choice.h"
-#include "pipelines/flow_schedule.h"
-#include "pipelines/optimize_chain.h"
-#include "pipelines/picture_size.h"
 #include "pipelines/picture_values.h"
-#include "pipelines/plan_export.h"
-#include "pipelines/scheduler_config.h"
-#include "pipelines/tile_decoder.h"
+#include "pipelines/prompt_reader.h"
 #include "runtime/finite.h"
-#include "text/prompt.h"
-#include "text/tokenizer.h"
 
 namespace dif {
 
@@ -35,20 +25,6 @@ using runtime::PreparedProgram;
 
 namespace {
 
-Status check_settings(const Model& model, const GenerationSettings& settings) {
-  DIF_TRY(fit_size(settings.width, settings.height, model.size_multiple(), Fit::kExact));
-  if (settings.steps < 1 || settings.steps > frontends::kMaxSteps)
-    return invalid_input("steps {}: expected 1 to {}", settings.steps, frontends::kMaxSteps);
-  if (!(settings.guidance >= 0 && settings.guidance <= frontends::kMaxGuidance))
-    return invalid_input("guidance {}: expected a number from 0 to {}", settings.guidance,
-                         frontends::kMaxGuidance);
-  if (settings.decode.way == DecodeWay::kTiles) {
-    const std::int64_t scale = model.size_multiple();
-    DIF_TRY(tile_sizes(settings.decode, settings.height / scale, settings.width / scale, scale));
-  }
-  return ok();
-}
-
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
@@ -60,35 +36,6 @@ Binding bind_bytes(const TensorType& type, std::vector<std::byte>& bytes) {
 
 }  // namespace
 
-bool guidance_is_active(const Model& model, float guidance) {
-  return model.supports_guidance() && guidance > 1.0f + 1e-6f;
-}
-
-opt::Pipeline passes_for(const GenerationSettings& settings, const runtime::BackendLibrary& library) {
-  return settings.passes ? *settings.passes : opt::default_pipeline(preferences_of(library));
-}
-
-Result<Chain> build_chain(const Model& model, const GenerationSettings& settings) {
-  DIF_TRY(check_settings(model, settings));
-  DIF_ASSIGN(const FlowSchedulerConfig scheduler, read_scheduler_config(model.scheduler_config()));
-  frontends::ChainRequest request;
-  request.width = settings.width;
-  request.height = settings.height;
-  request.steps = settings.steps;
-  if (guidance_is_active(model, settings.guidance)) request.guidance = settings.guidance;
-  request.text_tokens = settings.text_tokens;
-  request.dtype = settings.dtype;
-  request.vae_dtype = settings.vae_dtype;
-  request.state_dtype = settings.state_dtype;
-  DIF_ASSIGN(Chain chain, model.build(request));
-  DIF_ASSIGN(const FlowSchedule schedule,
-             flux2_schedule(scheduler, chain.latent_rows * chain.latent_columns, settings.steps));
-  chain.step.constants.add_table("schedule.model_time", {settings.steps},
-                                 model_times(schedule, ModelTimeRule::kDiffusers, settings.dtype));
-  chain.step.constants.add_table("schedule.delta_sigma", {settings.steps, 1}, schedule.deltas);
-  return chain;
-}
-
 class TextToImage::Implementation {
  public:
   Implementation(const Model& model, std::shared_ptr<runtime::Context> context, GenerationSettings settings,
@@ -96,16 +43,14 @@ class TextToImage::Implementation {
       : model_(model),
         context_(std::move(context)),
         settings_(std::move(settings)),
-        observer_(std::move(observer)) {}
+        observer_(std::move(observer)),
+        programs_(model_, context_, settings_),
+        prompt_reader_(model_, settings_, [this](const std::string& sentence) { warn(sentence); }) {}
 
   Status open() {
     begin("build", 0, "");
-    DIF_ASSIGN(chain_, build_chain(model_, settings_));
-    for (const Stage* stage : {&chain_.encode, &chain_.step, &chain_.decode})
-      built_.emplace(stage->program.name, stage->program);
-    const opt::Pipeline pipeline = passes_for(settings_, context_->library());
-    DIF_ASSIGN(passes_, optimize_chain(chain_, pipeline));
-    decode_choice_.emplace(model_, settings_, built_.at(chain_.decode.program.name), chain_, pipeline,
+    DIF_TRY(programs_.build());
+    decode_choice_.emplace(model_, settings_, programs_.built(chain_.decode), chain_, programs_.passes(),
                            context_->memory_cap_bytes());
     DIF_TRY(decode_choice_->fit_into_host_memory());
     end();
@@ -155,7 +100,7 @@ class TextToImage::Implementation {
 
   bool guided() const { return chain_.step.program.inputs.size() == 4; }
   const std::vector<StageTime>& times() const { return times_; }
-  const std::vector<ProgramReport>& programs() const { return programs_; }
+  const std::vector<ProgramReport>& programs() const { return programs_.reports(); }
   std::vector<OperationTime> operation_times(const ProgramReport& report) const {
     if (!settings_.traces) return {};
     for (const Stage* stage : {&chain_.encode, &chain_.step})
@@ -167,13 +112,13 @@ class TextToImage::Implementation {
     if (!settings_.traces) return {};
     return settings_.traces->of(part.program.name).of(part.program, part.memory);
   }
-  std::int64_t prompt_tokens() const { return n_prompt_tokens_; }
+  std::int64_t prompt_tokens() const { return prompts_.empty() ? 0 : prompts_.front().n_tokens; }
   const Decoder& decoder() const { return *decode_; }
   const runtime::LaunchCounts& denoise_launches() const { return denoise_launches_; }
   Result<SharedMemory> memory() const {
     DIF_ASSIGN(const runtime::PreparedReport now, decode_->report());
     SharedMemory memory;
-    for (const ProgramReport& program : programs_) {
+    for (const ProgramReport& program : programs_.reports()) {
       memory.predicted_arena_bytes = std::max(memory.predicted_arena_bytes, program.memory.arena_bytes);
       memory.predicted_workspace_bytes =
           std::max(memory.predicted_workspace_bytes, program.memory.workspace_bytes);
@@ -207,31 +152,8 @@ class TextToImage::Implementation {
   // ------------------------------------------------------------------------------------------------------
   Status tokenize() {
     begin("tokenize", 0, "");
-    if (!tokenizer_) {
-      DIF_ASSIGN(tokenizer_, text::load_tokenizer(model_.tokenizer_folder()));
-    }
-    const text::Tokenizer& tokenizer = *tokenizer_;
-    prompts_.clear();
-    const text::PromptLayout layout = {model_.chat_template(), settings_.text_tokens};
-    warn(text::chat_template_warning(tokenizer, layout.chat));
-    DIF_TRY(add_prompt(tokenizer, layout, "the prompt", settings_.prompt));
-    n_prompt_tokens_ = prompts_.front().n_tokens;
-    if (guided()) DIF_TRY(add_prompt(tokenizer, layout, "the negative prompt", settings_.negative_prompt));
-    if (!settings_.keep_encoder) tokenizer_.reset();
+    DIF_ASSIGN(prompts_, prompt_reader_.read(guided()));
     end();
-    return ok();
-  }
-
-  Status add_prompt(const text::Tokenizer& tokenizer, const text::PromptLayout& layout, std::string_view what,
-                    const std::string& text) {
-    auto prompt = text::encode_prompt(tokenizer, text, layout);
-    if (!prompt && prompts_.empty()) return tl::unexpected<Error>(std::move(prompt.error()));
-    if (!prompt) return with_context(std::move(prompt.error()), "in {}", what);
-    const std::string cut = text::truncation_warning(*prompt, what);
-    if (settings_.strict_prompt && !cut.empty())
-      return invalid_input("{}; shorten it, or leave --strict-prompt out", cut);
-    warn(cut);
-    prompts_.push_back(std::move(*prompt));
     return ok();
   }
 
@@ -241,7 +163,7 @@ class TextToImage::Implementation {
     begin("encode", prompts_.size(), "prompt");
     if (encoder_ == nullptr) {
       if (!keeps_encoder()) take_turns();
-      DIF_ASSIGN(encoder_, prepare(chain_.encode));
+      DIF_ASSIGN(encoder_, programs_.prepare(chain_.encode));
     }
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
       if (i == embeds_.size()) {
@@ -303,8 +225,10 @@ class TextToImage::Implementation {
     std::vector<std::byte> found(embeds.type().bytes());
     DIF_TRY(embeds.read(found));
     if (settings_.allow_nonfinite || runtime::all_finite(embeds.type().dtype, found)) return ok();
-    return explain(chain_.encode, "encode", encoder,
-                   [&](PreparedProgram& program) { return program.run(inputs, outputs, {true}); });
+    encoder.reset();
+    return tl::unexpected<Error>(programs_.explain(chain_.encode, "encode", [&](PreparedProgram& program) {
+      return program.run(inputs, outputs, {true});
+    }));
   }
 
   Result<std::vector<float>> initial_latents(std::uint64_t seed, const io::HostTensor* given) const {
@@ -376,10 +300,10 @@ class TextToImage::Implementation {
       }
       loop.first_step = *bad_step;
       loop.n_steps = 1;
-      const Status why =
-          explain(chain_.step, fmt::format("denoise, step {}", *bad_step), step_,
-                  [&](PreparedProgram& program) { return program.run_loop(inputs, outputs, loop, {true}); });
-      return tl::unexpected<Error>(why.error());
+      step_.reset();
+      return tl::unexpected<Error>(programs_.explain(
+          chain_.step, fmt::format("denoise, step {}", *bad_step),
+          [&](PreparedProgram& program) { return program.run_loop(inputs, outputs, loop, {true}); }));
     }
     if (!status) return tl::unexpected<Error>(status.error());
     end();
@@ -394,35 +318,19 @@ class TextToImage::Implementation {
       return tl::unexpected<Error>(std::move(status.error()));
     if (!status ||
         (!settings_.allow_nonfinite && !runtime::all_finite(DType::kF32, std::as_bytes(std::span(image_))))) {
-      if (decode_->way() != DecodeWay::kWhole) {
-        const Status why = explain_parts(latents);
-        return tl::unexpected<Error>(why.error());
-      }
+      if (decode_->way() != DecodeWay::kWhole)
+        return tl::unexpected<Error>(programs_.explain_parts(*decode_, latents, image_));
       const TensorType& type = chain_.decode.program.type(chain_.decode.program.outputs.front().value);
       const std::vector<Binding> inputs = {bind_bytes(latents_type(), latents)};
       const std::vector<Binding> outputs = {Binding::of(type, std::as_writable_bytes(std::span(image_)))};
-      const Status why = explain(chain_.decode, "decode", decode_, [&](PreparedProgram& program) {
+      decode_.reset();
+      return tl::unexpected<Error>(programs_.explain(chain_.decode, "decode", [&](PreparedProgram& program) {
         return program.run(inputs, outputs, {true});
-      });
-      return tl::unexpected<Error>(why.error());
+      }));
     }
     io::Image pixels = to_pixels(image_, settings_.width, settings_.height);
     end();
     return pixels;
-  }
-
-  /// Runs the parts of the decode again with a look at every operation, in the memory that they have: the
-  /// whole may not fit. Always an error.
-  Status explain_parts(std::span<std::byte> latents) {
-    DIF_TRY(model_.check_files());
-    Status status = decode_->find_nonfinite(latents, image_);
-    if (status)
-      return fail(ErrorCode::kNonFinite,
-                  "decode: the picture holds NaN or infinity, but not when its operations run one by one");
-    Error error = std::move(status.error());
-    error.message = "decode: " + error.message;
-    if (error.code == ErrorCode::kNonFinite) error.message += "; --allow-nonfinite writes the picture anyway";
-    return tl::unexpected<Error>(std::move(error));
   }
 
   void trace(const Stage& stage) {
@@ -435,97 +343,26 @@ class TextToImage::Implementation {
     return {DType::kF32, {1, chain_.latent_rows * chain_.latent_columns, chain_.latent_channels}};
   }
 
-  Result<std::unique_ptr<PreparedProgram>> prepare(const Stage& stage) {
-    const auto start = std::chrono::steady_clock::now();
-    DIF_ASSIGN(auto prepared, prepare_program(stage.program, stage.constants));
-    DIF_TRY(describe(stage, *prepared, seconds_since(start)));
-    return prepared;
-  }
-
-  /// Notes for the report what was prepared; its weights are there afterwards.
-  Status describe(const Stage& stage, const PreparedProgram& prepared, double seconds) {
-    DIF_ASSIGN(runtime::PreparedReport memory, prepared.report());
-    std::optional<plan::PlanRecord> plan;
-    if (settings_.record_plans) {
-      DIF_ASSIGN(plan, record_plan(stage.program, memory, context_->library().name()));
-    }
-    add_report(stage, ir::flops(stage.program), std::move(memory), seconds, std::move(plan));
-    return ok();
-  }
-
-  /// In the place of what is known of that program.
-  ProgramReport& add_report(const Stage& stage, double flops, runtime::PreparedReport memory, double seconds,
-                            std::optional<plan::PlanRecord> plan) {
-    const std::string& name = stage.program.name;
-    std::erase_if(programs_, [&](const ProgramReport& known) { return known.name == name; });
-    programs_.push_back({name,
-                         ir::fingerprint(built_.at(name)),
-                         ir::fingerprint(stage.program),
-                         passes_.at(name),
-                         flops,
-                         std::move(memory),
-                         seconds,
-                         std::move(plan),
-                         {}});
-    const auto position = [&](const ProgramReport& program) {
-      return program.name == chain_.encode.program.name ? 0
-             : program.name == chain_.step.program.name ? 1
-                                                        : 2;
-    };
-    std::ranges::stable_sort(programs_, {}, position);
-    return *std::ranges::find(programs_, name, &ProgramReport::name);
-  }
-
   Status prepare_decoder() {
     const auto start = std::chrono::steady_clock::now();
     DIF_ASSIGN(decode_, decode_choice_->make([&](const ir::Program& program) {
-      return prepare_program(program, chain_.decode.constants);
+      return programs_.prepare_program(program, chain_.decode.constants);
     }));
     if (settings_.traces)
       decode_->set_observer(
           [traces = settings_.traces](const ir::Program& part) { traces->begin(part.name); });
     if (settings_.available_bytes != 0) DIF_TRY(decode_->reserve_host_memory());
-    const std::vector<DecodePart>& parts = decode_->parts();
-    double flops = 0;
-    for (const DecodePart& part : parts) flops += ir::flops(part.program) * static_cast<double>(part.runs);
-    ProgramReport& report = add_report(chain_.decode, flops, memory_of(parts), seconds_since(start), {});
-    if (!settings_.record_plans) return ok();
-    for (const DecodePart& part : parts) {
-      DIF_ASSIGN(plan::PlanRecord plan, record_plan(part.program, part.memory, context_->library().name()));
-      plan.decisions.push_back({plan::DecisionKind::kTarget, plan::SubjectKind::kPlan, 0,
-                                fmt::format("decode {}", decode_way_name(decode_->way())),
-                                decode_->reason()});
-      if (&part == &parts.front())
-        report.plan = std::move(plan);
-      else
-        report.part_plans.push_back(std::move(plan));
-    }
-    return ok();
-  }
-
-  Result<std::unique_ptr<PreparedProgram>> prepare_program(const ir::Program& program,
-                                                           const frontends::ConstantSet& set) {
-    DIF_ASSIGN(const auto refs, set.bind(program));
-    std::vector<runtime::ConstantBinding> constants;
-    for (const frontends::ConstantRef& ref : refs)
-      constants.push_back(
-          {ref.data, ref.type.bytes(), ref.file == nullptr ? -1 : ref.file->fd(), ref.file_offset});
-    runtime::ExecutionOptions execution;
-    if (settings_.step_execution && program.name == chain_.step.program.name) {
-      DIF_ASSIGN(execution, settings_.step_execution(program));
-    }
-    execution.stream_weights = settings_.stream_encoder && program.name == chain_.encode.program.name;
-    return PreparedProgram::prepare(context_, program, constants, execution);
+    return programs_.add_report(*decode_, seconds_since(start));
   }
 
   /// Where the ring of a kept encoder is what is missing, the two take turns from now on.
   Result<std::unique_ptr<PreparedProgram>> prepare_beside_encoder(const Stage& stage) {
-    auto prepared = prepare(stage);
+    auto prepared = programs_.prepare(stage);
     const bool may_help = encoder_ != nullptr && settings_.stream_encoder;
     if (prepared || prepared.error().code != ErrorCode::kOutOfMemory || !may_help) return prepared;
     takes_turns_ = true;
     encoder_.reset();
-    return prepare(stage);
+    return programs_.prepare(stage);
   }
 
   /// The denoiser, ahead of the decoder: its weights may be on their way while that is prepared. Nothing
@@ -534,7 +371,7 @@ class TextToImage::Implementation {
   std::unique_ptr<PreparedProgram> begin_step(double& seconds) {
     if (step_ != nullptr || context_->is_capped()) return nullptr;
     const auto start = std::chrono::steady_clock::now();
-    auto step = prepare_program(chain_.step.program, chain_.step.constants);
+    auto step = programs_.prepare_program(chain_.step.program, chain_.step.constants);
     seconds = seconds_since(start);
     return step ? std::move(*step) : nullptr;
   }
@@ -555,7 +392,7 @@ class TextToImage::Implementation {
     }
     advance(1);
     if (begun != nullptr) {
-      DIF_TRY(describe(chain_.step, *begun, step_seconds));
+      DIF_TRY(programs_.add_report(chain_.step, *begun, step_seconds));
       step_ = std::move(begun);
     }
     if (step_ == nullptr) {
@@ -572,48 +409,23 @@ class TextToImage::Implementation {
     return ok();
   }
 
-  /// Runs the program as the frontend built it with a look at every operation, so that the message names the
-  /// first bad one, with its module. It takes the place of `prepared`, which is gone afterwards.
-  template <class Prepared, class Run>
-  Status explain(const Stage& stage, std::string_view where, std::unique_ptr<Prepared>& prepared,
-                 Run&& run_checked) {
-    DIF_TRY(model_.check_files());  // a checkpoint that shrank reads as zeros
-    prepared.reset();
-    const ir::Program& built = built_.at(stage.program.name);
-    DIF_ASSIGN(const auto checked, prepare_program(built, stage.constants));
-    const Status status = run_checked(*checked);
-    if (status)
-      return fail(ErrorCode::kNonFinite,
-                  "{}: the result holds NaN or infinity, but not when the program is run once more without "
-                  "its passes",
-                  where);
-    Error error = status.error();
-    error.message = fmt::format("{}: {}", where, error.message);
-    if (const auto op = checked->failed_operation()) error.message += ", module " + module_of(built, *op);
-    if (error.code == ErrorCode::kNonFinite) error.message += "; --allow-nonfinite writes the picture anyway";
-    return tl::unexpected<Error>(std::move(error));
-  }
-
   const Model& model_;
   std::shared_ptr<runtime::Context> context_;
   GenerationSettings settings_;
   GenerationObserver observer_;
-  Chain chain_;                               ///< after the passes
-  std::map<std::string, ir::Program> built_;  ///< by name, before the passes
-  ChainPasses passes_;
+  ChainPrograms programs_;
+  const Chain& chain_ = programs_.chain();
   std::optional<DecodeChoice> decode_choice_;
+  PromptReader prompt_reader_;
   std::vector<text::EncodedPrompt> prompts_;  ///< the prompt, then the negative one when guided
-  std::int64_t n_prompt_tokens_ = 0;
   std::vector<DeviceValue> embeds_;
   runtime::LaunchCounts denoise_launches_;    ///< of the last one
   bool takes_turns_ = false;                  ///< a kept encoder would leave the denoiser too little memory
-  std::optional<text::Tokenizer> tokenizer_;  ///< with keep_encoder after the first prompt
-  std::unique_ptr<PreparedProgram> encoder_;  ///< likewise
+  std::unique_ptr<PreparedProgram> encoder_;  ///< with keep_encoder, while it does not take turns
   std::unique_ptr<PreparedProgram> step_;
   std::unique_ptr<Decoder> decode_;
   std::vector<float> image_;  ///< as the decoder gives it; kept, because fresh pages cost more than a copy
   std::vector<StageTime> times_;
-  std::vector<ProgramReport> programs_;
   std::chrono::steady_clock::time_point stage_start_;
 };
 

@@ -1,6 +1,7 @@
 /// A decode that does not fit under a cap, on the CPU.
 #include <gtest/gtest.h>
 
+#include "pipelines/chain_builder.h"
 #include "pipelines/dry_run.h"
 #include "tests/end_to_end/chain_runner.h"
 

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "io/png.h"
+#include "pipelines/chain_builder.h"
 #include "pipelines/picture_values.h"
 #include "tests/end_to_end/chain_runner.h"
 

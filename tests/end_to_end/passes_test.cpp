@@ -7,6 +7,7 @@
 
 #include "frontends/synthetic/synthetic_model.h"
 #include "ir/program_file.h"
+#include "pipelines/chain_builder.h"
 #include "pipelines/optimize_chain.h"
 #include "plan/lifetimes.h"
 #include "tests/end_to_end/chain_runner.h"

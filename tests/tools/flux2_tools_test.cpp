@@ -5,6 +5,7 @@
 
 #include "frontends/model.h"
 #include "io/safetensors.h"
+#include "pipelines/chain_builder.h"
 #include "tests/end_to_end/chain_runner.h"
 #include "tests/support/paths.h"
 #include "tests/tools/tool_test.h"
