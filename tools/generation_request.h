@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "dif/status.h"
+#include "frontends/model.h"
+#include "generate_options.h"
+#include "io/cache_store.h"
+#include "pipelines/generation_settings.h"
+#include "pipelines/picture_size.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace dif::cli {
+class BackendOptions;
+class DtypeOptions;
+}  // namespace dif::cli
+
+namespace dif::tools {
+
+/// What is to be drawn: what the options say, else what --from's picture recorded, else the model's defaults.
+class GenerationRequest {
+ public:
+  /// Everything outlives the result.
+  GenerationRequest(const CLI::App& app, const GenerateOptions& options, const cli::DtypeOptions& dtypes,
+                    const cli::BackendOptions& backend, io::CacheStore& cache)
+      : app_(app), options_(options), dtypes_(dtypes), backend_(backend), cache_(cache) {}
+
+  /// Errors: InvalidInput, each naming its option; those of a backend that is asked what it computes in.
+  Status read(const frontends::Model& model);
+
+  bool given(const std::string& option) const;
+
+  GenerationSettings settings;
+  PictureSize size;
+  std::uint64_t seed = 0;
+  std::string passes_text = "default";
+  std::string dtype_choice = "default";  ///< why that dtype
+  std::string backend_choice;            ///< why that backend, where one had to be asked
+
+ private:
+  Status choose_noise();
+  Status choose_decode();
+  Status choose_dtypes();
+  Status choose_size(const frontends::Model& model, std::pair<std::int64_t, std::int64_t> asked);
+  Status take_from_picture(const frontends::Model& model, std::pair<std::int64_t, std::int64_t>& asked);
+  void warn_of_guidance(const frontends::Model& model) const;
+
+  const CLI::App& app_;
+  const GenerateOptions& options_;
+  const cli::DtypeOptions& dtypes_;
+  const cli::BackendOptions& backend_;
+  io::CacheStore& cache_;
+  Fit fit_ = Fit::kExact;
+  std::string recorded_rng_;
+};
+
+}  // namespace dif::tools
