@@ -16,8 +16,8 @@ class App;
 }  // namespace CLI
 
 namespace dif::cli {
-class BackendOptions;
-class DtypeOptions;
+struct BackendOptions;
+struct DtypeOptions;
 }  // namespace dif::cli
 
 namespace dif::tools {

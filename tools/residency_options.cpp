@@ -6,11 +6,6 @@
 
 namespace dif::tools {
 
-namespace {
-constexpr std::int64_t kMaxMib = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxDistance = 1 << 20;
-}  // namespace
-
 ResidencyOptions::ResidencyOptions(CLI::App& app, const Names& names) {
   budget_ = app.add_option(names.budget, budget_mib_, "device memory for the program, MiB");
   CLI::Option* const fixed =
@@ -22,9 +17,9 @@ ResidencyOptions::ResidencyOptions(CLI::App& app, const Names& names) {
       app.add_option("--prefetch-distance", prefetch_distance_, "streamed weights that are fetched ahead");
   for (CLI::Option* const option : {fixed, order, distance}) option->capture_default_str()->needs(budget_);
   order->check(CLI::IsMember({"first", "largest", "spread"}));
-  cli::expect_whole(budget_, 0, kMaxMib);
-  cli::expect_whole(fixed, 0, kMaxMib);
-  cli::expect_whole(distance, 0, kMaxDistance);
+  cli::expect_whole(budget_, 0, cli::kMostMib);
+  cli::expect_whole(fixed, 0, cli::kMostMib);
+  cli::expect_whole(distance, 0, cli::kMostPrefetchDistance);
 }
 
 bool ResidencyOptions::given() const {

@@ -16,6 +16,10 @@ class Option;
 /// Groups of options that mean the same in every tool that has them.
 namespace dif::cli {
 
+/// More is a mistake in whatever option is said in MiB, or in steps that are fetched ahead.
+inline constexpr std::int64_t kMostMib = std::int64_t{1} << 40;
+inline constexpr std::int64_t kMostPrefetchDistance = 1 << 20;
+
 /// Refuses anything but a decimal whole number in the range, with one sentence that names option, text and
 /// range.
 void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_t high = INT64_MAX);

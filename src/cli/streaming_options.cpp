@@ -15,8 +15,6 @@
 namespace dif::cli {
 
 namespace {
-constexpr std::int64_t kMaxMib = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxDistance = 1 << 20;
 constexpr std::uint64_t kMiB = 1 << 20;
 /// The backends of ours that read weights where they are, or copy them once. Of others nothing is known.
 constexpr std::array<std::string_view, 4> kDoNotStream = {"cpu", "reference", "opencl", "null"};
@@ -42,10 +40,10 @@ StreamingOptions::StreamingOptions(CLI::App& app) {
   if (CLI::Option* const other = app.get_option_no_throw("--memory-cap-mib")) cap->excludes(other);
   expect_whole(app.add_option("--min-free-mib", min_free_mib,
                               "stop before less device memory than this is free, whoever takes it"),
-               0, kMaxMib);
+               0, kMostMib);
   expect_whole(app.add_option("--resident-plan-mib", resident_plan_mib,
                               "device memory that weights are planned for, when less than the cap"),
-               1, kMaxMib);
+               1, kMostMib);
   app.add_option("--resident-order", resident_order,
                  "which weights stay on the device: first (as they are read), largest, spread (so that "
                  "streaming is even)")
@@ -54,7 +52,7 @@ StreamingOptions::StreamingOptions(CLI::App& app) {
   expect_whole(app.add_option("--prefetch-distance,--streamed-prefetch-depth", prefetch_distance,
                               "steps whose streamed weights are fetched ahead")
                    ->capture_default_str(),
-               0, kMaxDistance);
+               0, kMostPrefetchDistance);
   app.add_flag("--host-pinned", host_pinned,
                "streamed weights wait in pinned host memory, not in their files");
   app.add_flag("--serial-streaming", serial, "fetch nothing before it is needed");
@@ -69,7 +67,7 @@ StreamingOptions::StreamingOptions(CLI::App& app) {
   expect_whole(app.add_option("--streamed-pinned-budget-mib", pinned_budget_mib,
                               "what the pinned buffers may take together")
                    ->capture_default_str(),
-               0, kMaxMib);
+               0, kMostMib);
   CLI::Option* const keep =
       app.add_flag("--streamed-keep-pages", keep_pages, "what was read stays in the page cache (as it is)");
   app.add_flag("--streamed-release-pages", release_pages, "what was read leaves the page cache")
