@@ -87,18 +87,17 @@ class Generate {
     const bool capped = streaming_.is_capped() || backend_.memory_cap_mib != 0;
     settings_.keep_encoder = options_.repeat > 0 && (!capped || backend_name_ == "cuda");
     settings_.stream_encoder = settings_.keep_encoder && capped;
+    if (!options_.no_metadata || report_.wanted()) digest_.emplace(*model_, cache_);
     DIF_ASSIGN(pipeline_,
                TextToImage::create(*model_, std::move(context), settings_, observer_of(progress_)));
     if (options_.why) cli::say(why_text());
     if (settings_.record_plans) DIF_TRY(write_plans());
-    if (!options_.no_metadata || report_.wanted()) {
-      DIF_ASSIGN(model_digest_, model_digest(*model_, cache_));
-    }
     if (options_.repeat == 0) {
       DIF_TRY(draw_batch());
       if (backend_name_ != kComputesNothing)
         note_speeds(cache_, speed_conditions(backend_name_), settings_, *pipeline_, options_.batch);
     }
+    if (options_.repeat != 0) DIF_TRY(take_digest());
     for (std::int64_t i = 0; i < options_.repeat; ++i) DIF_TRY(answer_request());
     if (options_.trace_ops) cli::say(trace_text());
     return report_.wanted() ? write_report() : ok();
@@ -209,12 +208,20 @@ class Generate {
     return ok();
   }
 
+  Status take_digest() {
+    if (!digest_) return ok();
+    DIF_ASSIGN(model_digest_, digest_->get());
+    digest_.reset();
+    return ok();
+  }
+
   Status draw(std::int64_t index) {
     DIF_ASSIGN(const Picture picture, pipeline_->draw(request_.seed + static_cast<std::uint64_t>(index),
                                                       init_latents_ ? &*init_latents_ : nullptr));
     if (!options_.save_latents.empty())
       DIF_TRY(
           io::write_tensor_file(picture_path(options_.save_latents, index, options_.batch), picture.latents));
+    DIF_TRY(take_digest());
     const auto start = std::chrono::steady_clock::now();
     std::vector<io::PngText> texts;
     if (!options_.no_metadata) {
@@ -330,6 +337,7 @@ class Generate {
   double written_before_seconds_ = 0;    ///< of the requests that were answered
   nlohmann::ordered_json requests_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json pictures_ = nlohmann::ordered_json::array();
+  std::optional<BackgroundDigest> digest_;  ///< until a picture needs it
 };
 
 int run(int argc, char** argv) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -80,8 +81,9 @@ class Model {
   virtual text::ChatTemplate chat_template() const = 0;
   virtual std::filesystem::path tokenizer_folder() const = 0;
   virtual std::filesystem::path scheduler_config() const = 0;
-  /// SHA-256 over the checkpoint files' digests, hex; reads every byte once.
-  virtual Result<std::string> digest() const = 0;
+  /// SHA-256 over the checkpoint files' digests, hex; reads every byte once, or until `stop` (kCancelled).
+  virtual Result<std::string> digest(const std::stop_token& stop) const = 0;
+  Result<std::string> digest() const { return digest({}); }
   /// The checkpoint files, in the order of their digests.
   virtual std::vector<const io::MappedFile*> files() const = 0;
   /// SIGBUS guard: whether every mapped file is still whole.

@@ -224,17 +224,17 @@ Result<const TensorRef*> Checkpoint::require(std::string_view name) const {
               order_.size());
 }
 
-Result<std::vector<Digest>> Checkpoint::shard_digests() const {
+Result<std::vector<Digest>> Checkpoint::shard_digests(const std::stop_token& stop) const {
   if (digests_.empty()) {
     std::vector<const MappedFile*> files;
     for (const SafetensorsFile& shard : shards_) files.push_back(&shard.file());
-    DIF_ASSIGN(digests_, digest_files(files));
+    DIF_ASSIGN(digests_, digest_files(files, stop));
   }
   return digests_;
 }
 
-Result<Digest> Checkpoint::digest() const {
-  DIF_ASSIGN(const std::vector<Digest> digests, shard_digests());
+Result<Digest> Checkpoint::digest(const std::stop_token& stop) const {
+  DIF_ASSIGN(const std::vector<Digest> digests, shard_digests(stop));
   if (digests.size() == 1) return digests.front();
   Sha256 hash;
   for (const Digest& digest : digests) hash.update(std::as_bytes(std::span(digest)));

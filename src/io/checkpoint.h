@@ -42,10 +42,10 @@ class Checkpoint {
   std::uint64_t total_bytes() const { return total_bytes_; }
 
   /// SHA-256 of each shard's content, in the order of shards(). Reads everything once, then remembers it.
-  Result<std::vector<Digest>> shard_digests() const;
+  Result<std::vector<Digest>> shard_digests(const std::stop_token& stop = {}) const;
   /// Identity of the weights: the file's SHA-256, or for several shards SHA-256 over their digests in that
   /// order.
-  Result<Digest> digest() const;
+  Result<Digest> digest(const std::stop_token& stop = {}) const;
 
   /// MappedFile::check of every shard.
   Status check() const;

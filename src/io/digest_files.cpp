@@ -9,11 +9,13 @@ namespace dif::io {
 
 namespace {
 
-Result<Digest> digest_of(const MappedFile& file) {
+Result<Digest> digest_of(const MappedFile& file, const std::stop_token& stop) {
   constexpr std::size_t kPiece = 8 << 20;
   file.will_read_sequentially();
   Sha256 hash;
   for (std::span<const std::byte> rest = file.bytes(); !rest.empty();) {
+    if (stop.stop_requested())
+      return fail(ErrorCode::kCancelled, "stopped before {} was read", file.path().native());
     const std::size_t bytes = std::min(kPiece, rest.size());
     hash.update(rest.first(bytes));
     rest = rest.subspan(bytes);
@@ -24,9 +26,10 @@ Result<Digest> digest_of(const MappedFile& file) {
 
 }  // namespace
 
-Result<std::vector<Digest>> digest_files(const std::vector<const MappedFile*>& files) {
+Result<std::vector<Digest>> digest_files(const std::vector<const MappedFile*>& files,
+                                         const std::stop_token& stop) {
   std::vector<Result<Digest>> results(files.size(), Result<Digest>(Digest{}));
-  parallel_for(files.size(), files.size(), [&](std::size_t i) { results[i] = digest_of(*files[i]); });
+  parallel_for(files.size(), files.size(), [&](std::size_t i) { results[i] = digest_of(*files[i], stop); });
 
   std::vector<Digest> digests;
   for (Result<Digest>& result : results) {

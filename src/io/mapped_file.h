@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "dif/status.h"
@@ -54,7 +55,8 @@ class MappedFile {
   MappingSlot* slot_ = nullptr;  // nothing for an empty file
 };
 
-/// SHA-256 of the content of each file, read in parallel. Errors: kIo (MappedFile::check).
-Result<std::vector<Digest>> digest_files(const std::vector<const MappedFile*>& files);
+/// SHA-256 of the content of each file, read in parallel. Errors: kIo (MappedFile::check), kCancelled.
+Result<std::vector<Digest>> digest_files(const std::vector<const MappedFile*>& files,
+                                         const std::stop_token& stop = {});
 
 }  // namespace dif::io

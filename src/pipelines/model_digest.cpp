@@ -37,16 +37,21 @@ std::optional<io::CacheKey> key_of(const frontends::Model& model, std::int64_t s
 }  // namespace
 
 Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& cache,
-                                 std::int64_t settled_seconds) {
+                                 std::int64_t settled_seconds, const std::stop_token& stop) {
   const std::optional<io::CacheKey> key = cache.is_on() ? key_of(model, settled_seconds) : std::nullopt;
-  if (!key) return model.digest();
+  if (!key) return model.digest(stop);
   if (const auto found = cache.find(*key)) {
     std::string text(reinterpret_cast<const char*>(found->bytes.data()), found->bytes.size());
     if (found->file.check() && io::digest_from_hex(text)) return text;
   }
-  DIF_ASSIGN(std::string digest, model.digest());
+  DIF_ASSIGN(std::string digest, model.digest(stop));
   cache.store(*key, std::as_bytes(std::span(digest)));
   return digest;
 }
+
+BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore& cache)
+    : digest_(std::async(std::launch::async, [&model, &cache, stop = stop_.get_token()] {
+        return model_digest(model, cache, 2, stop);
+      })) {}
 
 }  // namespace dif

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
+#include <stop_token>
 #include <string>
 
 #include "dif/status.h"
@@ -14,6 +16,24 @@ namespace dif {
 /// A file that is younger than `settled_seconds` is read, for a change within one tick of the clock would not
 /// show.
 Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& cache,
-                                 std::int64_t settled_seconds = 2);
+                                 std::int64_t settled_seconds = 2, const std::stop_token& stop = {});
+
+/// model_digest() beside other work: of a large model seen for the first time it takes seconds. Who destroys
+/// it early does not wait for the rest.
+class BackgroundDigest {
+ public:
+  /// Both outlive it.
+  BackgroundDigest(const frontends::Model& model, io::CacheStore& cache);
+  BackgroundDigest(const BackgroundDigest&) = delete;
+  BackgroundDigest& operator=(const BackgroundDigest&) = delete;
+  ~BackgroundDigest() { stop_.request_stop(); }
+
+  /// Waits for it. Pre: called once.
+  Result<std::string> get() { return digest_.get(); }
+
+ private:
+  std::stop_source stop_;
+  std::future<Result<std::string>> digest_;  ///< its destructor waits
+};
 
 }  // namespace dif

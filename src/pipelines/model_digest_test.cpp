@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "base/error.h"
 #include "io/digest.h"
@@ -18,7 +20,8 @@ namespace fs = std::filesystem;
 class OneFile final : public frontends::Model {
  public:
   explicit OneFile(const fs::path& path) : file_(std::move(*io::MappedFile::open(path))) {}
-  mutable int reads = 0;
+  mutable std::atomic<int> reads = 0;
+  bool reads_until_stopped = false;
 
   std::string name() const override { return "one"; }
   std::string family() const override { return "one"; }
@@ -28,8 +31,10 @@ class OneFile final : public frontends::Model {
   text::ChatTemplate chat_template() const override { return {}; }
   fs::path tokenizer_folder() const override { return {}; }
   fs::path scheduler_config() const override { return {}; }
-  Result<std::string> digest() const override {
+  Result<std::string> digest(const std::stop_token& stop) const override {
     ++reads;
+    while (reads_until_stopped && !stop.stop_requested()) std::this_thread::yield();
+    if (stop.stop_requested()) return fail(ErrorCode::kCancelled, "stopped");
     return io::hex(io::sha256(file_.bytes()));
   }
   std::vector<const io::MappedFile*> files() const override { return {&file_}; }
@@ -46,7 +51,7 @@ struct Fixture {
   test::ScratchDir folder;
   fs::path path = folder / "weights";
 
-  void write(const std::string& content, int hours_ago) {
+  void write(const std::string& content, int hours_ago) const {
     io::spit(path, std::string_view(content));
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours_ago));
   }
@@ -72,6 +77,16 @@ TEST(ModelDigest, IsReadOnceWhileTheFilesStayAsTheyAre) {
   f.write("WEIGHTS", 5);
   const std::string other = io::hex(io::sha256(std::string_view("WEIGHTS")));
   EXPECT_EQ(f.digest("cache"), std::pair(other, 1)) << "same size, same modification time, other change time";
+}
+
+TEST(BackgroundDigest, IsThatOfTheModelAndStopsReadingWhenNobodyWantsIt) {
+  const Fixture fixture;
+  fixture.write("weights", 1);
+  OneFile model(fixture.path);
+  io::CacheStore store("");
+  EXPECT_EQ(BackgroundDigest(model, store).get().value_or(""), fixture.digest("").first);
+  model.reads_until_stopped = true;
+  const BackgroundDigest unwanted(model, store);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class Flux2Model final : public Model {
   text::ChatTemplate chat_template() const override { return family_.facts.chat; }
   fs::path tokenizer_folder() const override { return folder_.path / "tokenizer"; }
   fs::path scheduler_config() const override { return folder_.path / "scheduler" / "scheduler_config.json"; }
-  Result<std::string> digest() const override;
+  Result<std::string> digest(const std::stop_token& stop) const override;
   std::vector<const io::MappedFile*> files() const override;
   Status check_files() const override;
   Result<Chain> build(const ChainRequest& request) const override;
@@ -90,11 +90,11 @@ Status Flux2Model::validate(bool is_distilled) {
   return ok();
 }
 
-Result<std::string> Flux2Model::digest() const {
+Result<std::string> Flux2Model::digest(const std::stop_token& stop) const {
   const std::array parts = {&text_encoder_, &transformer_, &vae_};
   std::array<Result<io::Digest>, parts.size()> digests;
   parallel_for(parts.size(), parts.size(),
-               [&](std::size_t i) { digests[i] = parts[i]->files.checkpoint.digest(); });
+               [&](std::size_t i) { digests[i] = parts[i]->files.checkpoint.digest(stop); });
   io::Sha256 all;
   for (const Result<io::Digest>& digest : digests) {
     if (!digest) return tl::unexpected<Error>(digest.error());
