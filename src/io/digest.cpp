@@ -10,7 +10,9 @@ namespace dif::io {
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
   if (context_ == nullptr) throw std::bad_alloc();
-  DIF_CHECK(EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1);
+  if (EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1) return;
+  EVP_MD_CTX_free(context_);
+  throw std::bad_alloc();  // OpenSSL has SHA-256, and fetches it into memory
 }
 
 Sha256::~Sha256() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <system_error>
 
 #include "base/error.h"
 #include "io/digest.h"
@@ -49,9 +50,15 @@ Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& 
   return digest;
 }
 
-BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore& cache)
-    : digest_(std::async(std::launch::async, [&model, &cache, stop = stop_.get_token()] {
-        return model_digest(model, cache, 2, stop);
-      })) {}
+BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore& cache) {
+  const auto read = [&model, &cache, stop = stop_.get_token()] {
+    return model_digest(model, cache, 2, stop);
+  };
+  try {
+    digest_ = std::async(std::launch::async, read);
+  } catch (const std::system_error&) {  // the system has no thread left: when it is asked for
+    digest_ = std::async(std::launch::deferred, read);
+  }
+}
 
 }  // namespace dif
