@@ -29,7 +29,7 @@ extern "C" {
  *   1.2  dif_backend_api.prefers, dif_context_options.weights
  *   1.3  DIF_CONTEXT_PINNED_IO, dif_prepare_options.execution, dif_report.direct_bytes and the counts behind
  *        it
- *   1.4  DIF_PREFERS_JOINED_LINEARS */
+ *   1.4  DIF_PREFERS_JOINED_LINEARS, dif_backend_api.host_allocate and host_release, DIF_RUN_AHEAD */
 #define DIF_ABI_MAJOR 1
 #define DIF_ABI_MINOR 4
 
@@ -256,7 +256,12 @@ typedef struct dif_tensor {
 enum {
   /* After each operation look for NaN and infinity in its result; stop with DIF_ERROR_NON_FINITE and a
    * sentence that names the operation's index and its largest finite operand. */
-  DIF_RUN_CHECK_OPERATIONS = 1u
+  DIF_RUN_CHECK_OPERATIONS = 1u,
+  /* `run` alone: it may return before its outputs are complete, where all of them are in memory of
+   * host_allocate. They are once the next run of the context returns, which may be of another program, or its
+   * program is destroyed. Until then the caller leaves alone inputs and outputs that are in such memory; other
+   * memory is free as always. The next call says what failed. Since 1.4. */
+  DIF_RUN_AHEAD = 2u
 };
 
 typedef struct dif_run_options {
@@ -332,7 +337,7 @@ typedef struct dif_backend_api {
   void (*prepared_destroy)(dif_prepared* prepared);
   dif_code (*report)(const dif_prepared* prepared, dif_report* report, dif_error* error);
 
-  /* Both return when the outputs are complete. */
+  /* Both return when the outputs are complete (but for DIF_RUN_AHEAD). */
   dif_code (*run)(dif_prepared* prepared, const dif_run_options* options, dif_error* error);
   dif_code (*run_loop)(dif_prepared* prepared, const dif_loop_options* options, dif_error* error);
 
@@ -347,6 +352,13 @@ typedef struct dif_backend_api {
    * that it does not know. */
   uint32_t prefers;
   uint32_t reserved; /* 0 */
+
+  /* Since 1.4; NULL: this backend has no such memory. Host memory that the device copies from and to by
+   * itself, aligned to pages: inputs and outputs that lie in it are not copied on the host.
+   * DIF_ERROR_UNAVAILABLE: on this device other memory serves as well. dif_report.pinned_host_bytes counts
+   * it. */
+  dif_code (*host_allocate)(dif_context* context, uint64_t bytes, void** memory, dif_error* error);
+  void (*host_release)(dif_context* context, void* memory);
 } dif_backend_api;
 
 /* Exported by the plug-in. Returns NULL when it cannot serve a host of that major version. The structure

@@ -239,7 +239,10 @@ dif_backend_api common_api(const BackendDefinition& definition) {
                    dif_error* error) {
     return guarded(error, [&] { return prepare_program(*context, options, prepared); });
   };
-  api.prepared_destroy = [](dif_prepared* prepared) { delete prepared; };
+  api.prepared_destroy = [](dif_prepared* prepared) {
+    static_cast<void>(settle(*prepared->context));
+    delete prepared;
+  };
   api.report = [](const dif_prepared* prepared, dif_report* report, dif_error* error) {
     return guarded(error, [&]() -> Status {
       const std::uint32_t size = report->struct_size;
@@ -255,7 +258,8 @@ dif_backend_api common_api(const BackendDefinition& definition) {
       result.resident_bytes = found.resident_bytes;
       result.streamed_bytes = found.streamed_bytes;
       result.prepacked_bytes = found.prepacked_bytes;
-      result.pinned_host_bytes = found.pinned_host_bytes + context.arena->pinned_run_memory_bytes();
+      result.pinned_host_bytes =
+          found.pinned_host_bytes + context.arena->pinned_run_memory_bytes() + context.host_memory_bytes();
       result.details = found.details.c_str();
       result.context_arena_bytes = context.arena->arena_bytes();
       result.context_workspace_bytes = context.arena->workspace_bytes();
@@ -303,6 +307,20 @@ dif_backend_api common_api(const BackendDefinition& definition) {
         return invalid_input("{} bytes are read from a value of {} bytes", bytes, value->buffer.bytes());
       return value->context->device->download(data, value->buffer.view(), bytes);
     });
+  };
+  api.host_allocate = [](dif_context* context, std::uint64_t bytes, void** memory, dif_error* error) {
+    return guarded(error, [&]() -> Status {
+      if (!context->device->has_copy_lane())
+        return fail(ErrorCode::kUnavailable, "this device has no host memory of its own");
+      DIF_ASSIGN(PinnedBuffer block, PinnedBuffer::create(*context->device, bytes));
+      *memory = block.data();
+      context->host_memory.emplace(block.data(), std::move(block));
+      return ok();
+    });
+  };
+  api.host_release = [](dif_context* context, void* memory) {
+    static_cast<void>(settle(*context));
+    context->host_memory.erase(static_cast<const std::byte*>(memory));
   };
   return api;
 }

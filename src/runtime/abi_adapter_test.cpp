@@ -238,8 +238,8 @@ TEST_F(CAbi, RefusesBytesThatAreNoProgram) {
 TEST_F(CAbi, RefusesUnknownFlagsAndMissingArrays) {
   ASSERT_EQ(prepare(constant()), DIF_OK) << text;
   dif_run_options options = run_options();
-  options.flags = 6;
-  expect(api().run(prepared, &options, &error), DIF_ERROR_INVALID, "run flags 0x6 are unknown");
+  options.flags = 12;
+  expect(api().run(prepared, &options, &error), DIF_ERROR_INVALID, "run flags 0xc are unknown");
   options = run_options();
   options.inputs = nullptr;
   expect(api().run(prepared, &options, &error), DIF_ERROR_INVALID, "none are there");
@@ -247,6 +247,16 @@ TEST_F(CAbi, RefusesUnknownFlagsAndMissingArrays) {
   loop.struct_size = sizeof(loop);
   loop.flags = 1;
   expect(api().run_loop(prepared, &loop, &error), DIF_ERROR_INVALID, "loop flags 0x1 are unknown");
+}
+
+TEST_F(CAbi, ADeviceThatComputesInHostMemoryHasNoneOfItsOwn) {
+  void* memory = nullptr;
+  expect(api().host_allocate(context, 4096, &memory, &error), DIF_ERROR_UNAVAILABLE, "no host memory");
+  ASSERT_EQ(prepare(constant()), DIF_OK) << text;
+  dif_run_options options = run_options();
+  options.flags = DIF_RUN_AHEAD;
+  EXPECT_EQ(api().run(prepared, &options, &error), DIF_OK) << text;
+  EXPECT_EQ(z[3], 44);
 }
 
 TEST_F(CAbi, RefusesContextFlagsThatItDoesNotKnow) {

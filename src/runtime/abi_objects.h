@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -11,6 +12,17 @@
 #include "runtime/executor.h"
 
 // What stands behind the handles of the C interface in our own backends.
+
+namespace dif::runtime {
+
+/// A run whose outputs are on their way to the host while the host goes on.
+struct RunAhead {
+  dif_prepared* prepared = nullptr;  ///< null: none
+  std::uint64_t input_room = 0;      ///< of the memory of runs; its outputs lie behind that
+  std::unique_ptr<Marker> computed, returned;
+};
+
+}  // namespace dif::runtime
 
 /// A device, its shared memory, and what the host wants to be told.
 struct dif_context {
@@ -22,7 +34,23 @@ struct dif_context {
   bool told_nothing_computed = false;
   std::vector<dif::runtime::KernelEntry>
       kernels;  ///< of the definition, then of the host where the caller allows it
+  std::map<const std::byte*, dif::runtime::PinnedBuffer> host_memory;  ///< that the host asked for
+  dif::runtime::RunAhead ahead;
 
+  /// Whether these bytes are in memory that the host asked for.
+  bool is_own_host_memory(const void* data, std::uint64_t bytes) const {
+    const auto* const first = static_cast<const std::byte*>(data);
+    const auto next = host_memory.upper_bound(first);
+    if (next == host_memory.begin()) return false;
+    const auto& [start, block] = *std::prev(next);
+    const auto before = static_cast<std::uint64_t>(first - start);
+    return before <= block.bytes() && bytes <= block.bytes() - before;
+  }
+  std::uint64_t host_memory_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& [start, block] : host_memory) bytes += block.bytes();
+    return bytes;
+  }
   bool pins_run_memory() const {
     return (options.flags & DIF_CONTEXT_PINNED_IO) != 0 && device->has_copy_lane();
   }

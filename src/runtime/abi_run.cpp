@@ -46,13 +46,14 @@ class RunMemory {
   }
   Status upload(const Place& place, const void* from, std::uint64_t bytes) {
     if (place.pinned == nullptr) return context_.device->upload(place.device, from, bytes);
-    std::memcpy(place.pinned, from, bytes);
+    if (place.pinned != from) std::memcpy(place.pinned, from, bytes);
     return context_.device->upload_later(Lane::kRun, place.device, place.pinned, bytes);
   }
   Status download(void* to, const Place& place, std::uint64_t bytes) {
     if (place.pinned == nullptr) return context_.device->download(to, place.device, bytes);
-    DIF_TRY(context_.device->download(place.pinned, place.device, bytes));
-    std::memcpy(to, place.pinned, bytes);
+    DIF_TRY(context_.device->download_later(Lane::kRun, place.pinned, place.device, bytes));
+    DIF_TRY(context_.device->synchronize());
+    if (place.pinned != to) std::memcpy(to, place.pinned, bytes);
     return ok();
   }
 
@@ -62,7 +63,8 @@ class RunMemory {
 };
 
 /// Binds the tensors of one run to device memory: host tensors are used in place where the device can,
-/// otherwise they get a place in the memory that runs take turns with.
+/// otherwise they get a place in the memory that runs take turns with. What lies in the context's own host
+/// memory is copied from and to there.
 class Binding {
  public:
   Binding(dif_context& context, RunMemory& memory) : context_(context), memory_(memory) {}
@@ -92,7 +94,9 @@ class Binding {
       views_.push_back({tensor.data, 0});
       return ok();
     }
-    const RunMemory::Place place = memory_.take(tensor.bytes);
+    RunMemory::Place place = memory_.take(tensor.bytes);
+    if (context_.is_own_host_memory(tensor.data, tensor.bytes))
+      place.pinned = static_cast<std::byte*>(tensor.data);
     if (is_input) DIF_TRY(memory_.upload(place, tensor.data, tensor.bytes));
     views_.push_back(place.device);
     copies_.push_back({place, tensor.data, tensor.bytes});
@@ -103,6 +107,16 @@ class Binding {
   Status download() {
     for (const Copy& copy : copies_) DIF_TRY(memory_.download(copy.host, copy.place, copy.bytes));
     return ok();
+  }
+  /// The same behind the run, beside what comes after it. Pre: can_download_later().
+  Status download_later() {
+    for (const Copy& copy : copies_)
+      DIF_TRY(context_.device->download_later(Lane::kCopy, copy.host, copy.place.device, copy.bytes));
+    return ok();
+  }
+  bool can_download_later() const {
+    return context_.device->has_copy_lane() && copies_.size() == views_.size() &&
+           std::ranges::all_of(copies_, [](const Copy& copy) { return copy.place.pinned == copy.host; });
   }
 
   std::vector<BufferView>& views() { return views_; }
@@ -125,11 +139,13 @@ class Binding {
   std::vector<Copy> copies_;
 };
 
-Status bind(const dif_context& context, const dif_run_options& options, const ir::Program& program,
-            RunMemory& memory, Binding& inputs, Binding& outputs) {
+/// What went ahead is waited for, but where these are the same inputs and outputs of the same program: its
+/// outputs then lie where no input is written, and the run waits for them by itself.
+Status bind(dif_prepared& prepared, const dif_run_options& options, RunMemory& memory, Binding& inputs,
+            Binding& outputs) {
+  dif_context& context = *prepared.context;
+  const ir::Program& program = prepared.executor->program();
   DIF_TRY(check_size(options.struct_size, sizeof(dif_run_options), "dif_run_options"));
-  if ((options.flags & ~DIF_RUN_CHECK_OPERATIONS) != 0)
-    return invalid_input("run flags {:#x} are unknown", options.flags);
   if (options.n_inputs != program.inputs.size())
     return invalid_input("{} inputs are bound, the program has {}", options.n_inputs, program.inputs.size());
   if (options.n_outputs != program.outputs.size())
@@ -141,9 +157,14 @@ Status bind(const dif_context& context, const dif_run_options& options, const ir
   for (std::uint32_t i = 0; i < options.n_inputs; ++i)
     room = saturating_add(
         room, Binding::room(context, element(options.inputs, i), program.type(program.inputs[i])));
+  const std::uint64_t input_room = room;
   for (std::uint32_t i = 0; i < options.n_outputs; ++i)
     room = saturating_add(
         room, Binding::room(context, element(options.outputs, i), program.type(program.outputs[i].value)));
+  if (context.ahead.prepared != &prepared || context.ahead.input_room != input_room ||
+      room > context.arena->run_memory_bytes() || context.pins_run_memory())
+    DIF_TRY(settle(context));
+  context.ahead.input_room = input_room;
   if (room != 0) DIF_TRY(memory.reserve(room));
   for (std::uint32_t i = 0; i < options.n_inputs; ++i) {
     const ir::ValueInfo& value = program.values[program.inputs[i]];
@@ -161,7 +182,8 @@ Status bind(const dif_context& context, const dif_run_options& options, const ir
 class Loop {
  public:
   Loop(dif_prepared& prepared, const dif_loop_options& options)
-      : device_(*prepared.context->device),
+      : prepared_(prepared),
+        device_(*prepared.context->device),
         executor_(*prepared.executor),
         options_(options),
         hooks_(prepared.context->hooks(options.run.flags)),
@@ -179,7 +201,10 @@ class Loop {
                            options_.n_steps);
     if (options_.n_carries != 0 && options_.carries == nullptr)
       return invalid_input("{} carries are announced, none are there", options_.n_carries);
-    DIF_TRY(bind(context_, options_.run, program(), memory_, inputs_, outputs_));
+    if ((options_.run.flags & ~DIF_RUN_CHECK_OPERATIONS) != 0)
+      return invalid_input("run flags {:#x} of a loop are unknown", options_.run.flags);
+    DIF_TRY(settle(context_));
+    DIF_TRY(bind(prepared_, options_.run, memory_, inputs_, outputs_));
     DIF_TRY(own_step_number());
     for (std::uint32_t i = 0; i < options_.n_carries; ++i) DIF_TRY(own_carry(options_.carries[i]));
     DIF_TRY(runs_ahead() ? run_ahead() : run_in_turn());
@@ -296,6 +321,7 @@ class Loop {
     return fail(ErrorCode::kCancelled, "stopped after step {}", number);
   }
 
+  dif_prepared& prepared_;
   Device& device_;
   Executor& executor_;
   const dif_loop_options& options_;
@@ -312,13 +338,63 @@ class Loop {
 
 }  // namespace
 
-Status run_once(dif_prepared& prepared, const dif_run_options& options) {
+Status settle(dif_context& context) {
+  dif_prepared* const prepared = std::exchange(context.ahead.prepared, nullptr);
+  if (prepared == nullptr) return ok();
+  DIF_TRY(context.ahead.returned->synchronize());
+  return prepared->executor->complete();
+}
+
+namespace {
+
+/// The run before is waited for once this one is on its way: then its outputs reach the host beside the
+/// inputs of this one.
+Status run_ahead(dif_prepared& prepared, Binding& inputs, Binding& outputs, const RunHooks& hooks) {
+  dif_context& context = *prepared.context;
+  RunAhead& ahead = context.ahead;
+  for (auto* const marker : {&ahead.computed, &ahead.returned})
+    if (*marker == nullptr) {
+      DIF_ASSIGN(*marker, context.device->make_marker());
+    }
+  if (ahead.prepared != nullptr) DIF_TRY(ahead.returned->wait(Lane::kRun));
+  DIF_TRY(prepared.executor->start(inputs.views(), outputs.views(), hooks));
+  DIF_TRY(settle(context));
+  DIF_TRY(ahead.computed->record(Lane::kRun));
+  DIF_TRY(ahead.computed->wait(Lane::kCopy));
+  DIF_TRY(outputs.download_later());
+  DIF_TRY(ahead.returned->record(Lane::kCopy));
+  ahead.prepared = &prepared;
+  return ok();
+}
+
+Status run_bound(dif_prepared& prepared, const dif_run_options& options) {
   dif_context& context = *prepared.context;
   RunMemory memory(context);
   Binding inputs(context, memory), outputs(context, memory);
-  DIF_TRY(bind(context, options, prepared.executor->program(), memory, inputs, outputs));
-  DIF_TRY(prepared.executor->run(inputs.views(), outputs.views(), prepared.context->hooks(options.flags)));
+  DIF_TRY(bind(prepared, options, memory, inputs, outputs));
+  const RunHooks hooks = context.hooks(options.flags);
+  if ((options.flags & DIF_RUN_AHEAD) != 0 && outputs.can_download_later() && !hooks.trace &&
+      !hooks.check_operations)
+    return run_ahead(prepared, inputs, outputs, hooks);
+  DIF_TRY(settle(context));
+  DIF_TRY(prepared.executor->run(inputs.views(), outputs.views(), hooks));
   return outputs.download();
+}
+
+}  // namespace
+
+Status run_once(dif_prepared& prepared, const dif_run_options& options) {
+  constexpr std::uint32_t kKnownFlags = DIF_RUN_CHECK_OPERATIONS | DIF_RUN_AHEAD;
+  if ((options.flags & ~kKnownFlags) != 0) return invalid_input("run flags {:#x} are unknown", options.flags);
+  Status status = run_bound(prepared, options);
+  if (status) return status;
+  // Nothing that was on its way may reach the caller's memory later.
+  dif_context& context = *prepared.context;
+  context.ahead.prepared = nullptr;
+  static_cast<void>(context.device->synchronize());
+  if (context.ahead.returned != nullptr && context.ahead.returned->record(Lane::kCopy))
+    static_cast<void>(context.ahead.returned->synchronize());
+  return status;
 }
 
 Status run_loop(dif_prepared& prepared, const dif_loop_options& options) {

@@ -35,6 +35,10 @@ Status Device::upload_later(Lane, BufferView, const void*, std::uint64_t) {
   return fail(ErrorCode::kInternal, "this device has no copy lane");
 }
 
+Status Device::download_later(Lane, void*, BufferView, std::uint64_t) {
+  return fail(ErrorCode::kInternal, "this device has no copy lane");
+}
+
 Result<std::unique_ptr<Marker>> Device::make_marker() {
   return fail(ErrorCode::kInternal, "this device has no copy lane");
 }

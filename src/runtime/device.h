@@ -58,7 +58,7 @@ struct DeviceCounters {
 };
 
 /// Memory and order of execution of one device. One thread at a time, and beside it one at a time that uses
-/// the copy lane: upload_later, and markers.
+/// the copy lane alone: upload_later, and markers.
 class Device {
  public:
   virtual ~Device() = default;
@@ -93,6 +93,8 @@ class Device {
   virtual void release_pinned(void* memory) { (void)memory; }
   /// A copy on that lane; `pinned` stays as it is until the lane has passed it.
   virtual Status upload_later(Lane lane, BufferView to, const void* pinned, std::uint64_t bytes);
+  /// The other way: `pinned` holds the bytes once the lane has passed it.
+  virtual Status download_later(Lane lane, void* pinned, BufferView from, std::uint64_t bytes);
   virtual Result<std::unique_ptr<Marker>> make_marker();
   /// The cap on what the context holds (0 = none), what counts against it now, and what driver and libraries
   /// may come to take without being asked for an allocation.

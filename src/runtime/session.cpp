@@ -1,5 +1,6 @@
 #include "runtime/session.h"
 
+#include <cstddef>
 #include <exception>
 #include <new>
 
@@ -127,6 +128,27 @@ Status DeviceValue::read(std::span<std::byte> bytes) const {
                       context_->library());
 }
 
+Result<HostMemory> HostMemory::create(std::shared_ptr<Context> context, std::uint64_t bytes) {
+  const dif_backend_api& api = context->api();
+  constexpr std::size_t kEnd = offsetof(dif_backend_api, host_release) + sizeof(api.host_release);
+  if (api.struct_size < kEnd || api.host_allocate == nullptr || api.host_release == nullptr)
+    return fail(ErrorCode::kUnavailable, "backend {} has no host memory of its own",
+                context->library().name());
+  void* data = nullptr;
+  ErrorText error;
+  DIF_TRY(error.status(api.host_allocate(context->handle(), bytes, &data, error.get()), context->library()));
+  if (data == nullptr)
+    return fail(ErrorCode::kUnavailable, "backend {} gave no host memory", context->library().name());
+  HostMemory memory;
+  memory.context_ = std::move(context);
+  memory.data_ = static_cast<std::byte*>(data);
+  return memory;
+}
+
+HostMemory::~HostMemory() {
+  if (data_ != nullptr) context_->api().host_release(context_->handle(), data_);
+}
+
 namespace {
 
 std::vector<dif_tensor> raw_tensors(std::span<const Binding> bindings) {
@@ -146,11 +168,13 @@ std::vector<dif_tensor> raw_tensors(std::span<const Binding> bindings) {
   return tensors;
 }
 
-dif_run_options raw_run(std::vector<dif_tensor>& inputs, std::vector<dif_tensor>& outputs,
-                        const RunOptions& options) {
+/// What an older plug-in does not know it is not asked for.
+dif_run_options raw_run(const Context& context, std::vector<dif_tensor>& inputs,
+                        std::vector<dif_tensor>& outputs, const RunOptions& options) {
   dif_run_options raw = {};
   raw.struct_size = sizeof(raw);
-  raw.flags = options.check_operations ? DIF_RUN_CHECK_OPERATIONS : 0;
+  raw.flags = (options.check_operations ? DIF_RUN_CHECK_OPERATIONS : 0) |
+              (options.ahead && context.api().abi_minor >= 4 ? DIF_RUN_AHEAD : 0);
   raw.inputs = inputs.data();
   raw.n_inputs = static_cast<std::uint32_t>(inputs.size());
   raw.outputs = outputs.data();
@@ -294,7 +318,7 @@ Status PreparedProgram::run(std::span<const Binding> inputs, std::span<const Bin
                             const RunOptions& options) {
   auto raw_inputs = raw_tensors(inputs);
   auto raw_outputs = raw_tensors(outputs);
-  const dif_run_options raw = raw_run(raw_inputs, raw_outputs, options);
+  const dif_run_options raw = raw_run(*context_, raw_inputs, raw_outputs, options);
   ErrorText error;
   const dif_code code = context_->api().run(handle_, &raw, error.get());
   failed_operation_ = error.operation();
@@ -352,7 +376,7 @@ Status PreparedProgram::run_loop(std::span<const Binding> inputs, std::span<cons
   auto raw_outputs = raw_tensors(outputs);
   dif_loop_options raw = {};
   raw.struct_size = sizeof(raw);
-  raw.run = raw_run(raw_inputs, raw_outputs, options);
+  raw.run = raw_run(*context_, raw_inputs, raw_outputs, options);
   raw.first_step = loop.first_step;
   raw.n_steps = loop.n_steps;
   raw.step_input = loop.step_input;

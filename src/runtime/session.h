@@ -85,6 +85,28 @@ class DeviceValue {
   dif_value* handle_ = nullptr;
 };
 
+/// Host memory that the device of a context copies from and to by itself. Empty after a move.
+class HostMemory {
+ public:
+  HostMemory() = default;
+  /// Aligned to pages. Errors: Unavailable (the backend, or its device, has none: any memory serves as well),
+  /// OutOfMemory.
+  static Result<HostMemory> create(std::shared_ptr<Context> context, std::uint64_t bytes);
+  HostMemory(HostMemory&& other) noexcept { *this = std::move(other); }
+  HostMemory& operator=(HostMemory&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~HostMemory();
+
+  std::byte* data() const { return data_; }
+
+ private:
+  std::shared_ptr<Context> context_;
+  std::byte* data_ = nullptr;
+};
+
 /// A constant of a program in host memory; valid while the prepared program lives.
 struct ConstantBinding {
   const void* data = nullptr;
@@ -122,6 +144,10 @@ struct LoopOptions {
 
 struct RunOptions {
   bool check_operations = false;
+  /// The run may come back before its outputs are complete, where they are HostMemory: they are once the next
+  /// run of the context is back, or the program is gone, and until then HostMemory that it reads or writes is
+  /// left alone.
+  bool ahead = false;
 };
 
 /// Figures and per-operation decisions of a prepared program.
@@ -179,6 +205,7 @@ class PreparedProgram {
                   const RunOptions& options = {});
   /// The operation that the last run or run_loop failed at, where the backend knows it.
   std::optional<ir::OpId> failed_operation() const;
+  const std::shared_ptr<Context>& context() const { return context_; }
 
  private:
   explicit PreparedProgram(std::shared_ptr<Context> context) : context_(std::move(context)) {}

@@ -88,6 +88,11 @@ class LaneDevice final : public Device {
     submit(lane, [=] { std::memcpy(to.pointer(), pinned, bytes); });
     return ok();
   }
+  Status download_later(Lane lane, void* pinned, BufferView from, std::uint64_t bytes) override {
+    if (copies_until_failure-- == 0) return fail(ErrorCode::kUnavailable, "the device is gone");
+    submit(lane, [=] { std::memcpy(pinned, from.pointer(), bytes); });
+    return ok();
+  }
   Result<std::unique_ptr<Marker>> make_marker() override { return std::make_unique<TestMarker>(*this); }
   DeviceCounters counters() const override { return counters_; }
   Result<std::unique_ptr<FiniteProbe>> finite_probe() override { return std::make_unique<TestProbe>(*this); }

@@ -469,7 +469,7 @@ class StreamedLoop : public Weights {
     const ir::Program program = finish(b);
     dif_context_options options = {};
     options.struct_size = sizeof(options);
-    options.memory_cap_bytes = budget_for(6);
+    options.memory_cap_bytes = n_resident == kWeights ? 0 : budget_for(n_resident);
     options.flags = context_flags;
     options.user = this;
     options.cancelled = [](void* user) -> std::int32_t {
@@ -525,6 +525,7 @@ class StreamedLoop : public Weights {
   std::vector<int> looks_when_told;
   int polls_until_cancelled = INT32_MAX;
   std::uint32_t context_flags = 0;
+  int n_resident = 6;
 };
 
 class PinnedRuns : public StreamedLoop {
@@ -585,6 +586,99 @@ TEST_F(StreamedLoop, ALoopThatIsStoppedBetweenStagesCanBeRepeated) {
     expect_steps(2);
   }
 }
+
+/// Runs whose inputs and outputs are in host memory of the context; run i begins with x = i.
+class RunsAhead : public StreamedLoop, public ::testing::WithParamInterface<int> {
+ protected:
+  static constexpr int kRuns = 4;
+
+  RunsAhead() { n_resident = GetParam(); }
+  void SetUp() override {
+    StreamedLoop::SetUp();
+    for (float*& block : blocks) {
+      void* memory = nullptr;
+      ASSERT_EQ(api.host_allocate(context, kRuns * kBytes, &memory, &error), DIF_OK) << text;
+      block = static_cast<float*>(memory);
+    }
+    for (std::int64_t i = 0; i < kRuns * kWidth; ++i) {
+      blocks[0][i] = static_cast<float>(i / kWidth);
+      blocks[1][i] = -1;
+    }
+  }
+  void TearDown() override {
+    for (float* const block : blocks)
+      if (block != nullptr) api.host_release(context, block);
+    StreamedLoop::TearDown();
+  }
+  float* output(int i) { return blocks[1] + i * kWidth; }
+  dif_code run_once(int i, std::uint32_t flags) {
+    StepTensors tensors(f32({kWidth}), blocks[0] + i * kWidth, output(i));
+    dif_run_options options = tensors.run();
+    options.flags = flags;
+    return api.run(prepared, &options, &error);
+  }
+  /// The outputs of run i are complete.
+  void expect_output(int i) {
+    std::copy(output(i), output(i) + kWidth, found.begin());
+    for (float& value : found) value += 1 - static_cast<float>(i);
+    expect_steps(1);
+  }
+
+  float* blocks[2] = {};
+};
+
+TEST_P(RunsAhead, HaveTheirOutputsOnceTheNextOneIsBack) {
+  for (int i = 0; i < kRuns; ++i) {
+    ASSERT_EQ(run_once(i, i + 1 < kRuns ? DIF_RUN_AHEAD : 0), DIF_OK) << text;
+    if (i == 1 && n_resident == kWeights) {
+      EXPECT_EQ(output(i)[0], -1) << "nobody waited yet";
+    }
+    if (i > 0) expect_output(i - 1);
+  }
+  expect_output(kRuns - 1);
+}
+
+TEST_P(RunsAhead, AreWaitedForByWhateverComesNext) {
+  ASSERT_EQ(run_once(1, DIF_RUN_AHEAD), DIF_OK) << text;
+  ASSERT_EQ(run(2), DIF_OK) << text;
+  expect_steps(2);
+  expect_output(1);
+  ASSERT_EQ(run_once(2, DIF_RUN_AHEAD), DIF_OK) << text;
+  api.prepared_destroy(std::exchange(prepared, nullptr));
+  expect_output(2);
+}
+
+TEST_P(RunsAhead, LeaveMemoryAloneOnceOneHasFailed) {
+  ASSERT_EQ(run_once(0, DIF_RUN_AHEAD), DIF_OK) << text;
+  g_lanes->copies_until_failure = 0;
+  EXPECT_EQ(run_once(1, DIF_RUN_AHEAD), DIF_ERROR_UNAVAILABLE) << text;
+  std::fill(output(0), output(kRuns), 7.0f);
+  ASSERT_EQ(run_once(2, DIF_RUN_AHEAD), DIF_OK) << text;
+  ASSERT_EQ(run_once(3, 0), DIF_OK) << text;
+  expect_output(2);
+  expect_output(3);
+  EXPECT_EQ(output(0)[5], 7) << "that run is over";
+}
+
+TEST_P(RunsAhead, NeedMemoryOfTheContextAndElseReturnWhenTheyAreComplete) {
+  StepTensors tensors(f32({kWidth}), x.data(), found.data());
+  dif_run_options options = tensors.run();
+  options.flags = DIF_RUN_AHEAD;
+  ASSERT_EQ(api.run(prepared, &options, &error), DIF_OK) << text;
+  expect_steps(1);
+  dif_loop_options loop = tensors.loop(2);
+  loop.run.flags = DIF_RUN_AHEAD;
+  EXPECT_EQ(api.run_loop(prepared, &loop, &error), DIF_ERROR_INVALID);
+  dif_report report = {};
+  report.struct_size = sizeof(report);
+  ASSERT_EQ(api.report(prepared, &report, &error), DIF_OK) << text;
+  const std::uint64_t before = report.pinned_host_bytes;
+  api.host_release(context, std::exchange(blocks[1], nullptr));
+  ASSERT_EQ(api.report(prepared, &report, &error), DIF_OK) << text;
+  EXPECT_EQ(before - report.pinned_host_bytes, kRuns * kBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(ResidentAndStreamed, RunsAhead, ::testing::Values(kWeights, 6));
 
 }  // namespace
 }  // namespace dif::runtime

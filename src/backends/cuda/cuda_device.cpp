@@ -499,6 +499,14 @@ Status CudaDevice::upload_later(runtime::Lane lane, runtime::BufferView to, cons
                          driver_.cuMemcpyHtoDAsync(address(to), pinned, bytes, stream_of(lane)));
 }
 
+Status CudaDevice::download_later(runtime::Lane lane, void* pinned, runtime::BufferView from,
+                                  std::uint64_t bytes) {
+  if (bytes == 0) return ok();
+  ++copies_;
+  return driver_.checked("cuMemcpyDtoHAsync",
+                         driver_.cuMemcpyDtoHAsync(pinned, address(from), bytes, stream_of(lane)));
+}
+
 // --- code ------------------------------------------------------------------------------------------------
 
 KernelModule& CudaDevice::module(const std::string& text) {

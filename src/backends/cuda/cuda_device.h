@@ -85,8 +85,8 @@ class ReportWord {
 };
 
 /// A GPU with its primary context, one stream on which everything runs in order, and one for copies from
-/// pinned memory beside it. Buffers are device addresses. The memory cap counts the context, the libraries,
-/// kernels and every allocation.
+/// and to pinned memory beside it. Buffers are device addresses. The memory cap counts the context, the
+/// libraries, kernels and every allocation.
 class CudaDevice final : public runtime::Device {
  public:
   /// Errors: Unavailable (no driver, no such device, too old; no NVRTC), OutOfMemory (the cap does not hold
@@ -111,6 +111,8 @@ class CudaDevice final : public runtime::Device {
   void release_pinned(void* memory) override;
   Status upload_later(runtime::Lane lane, runtime::BufferView to, const void* pinned,
                       std::uint64_t bytes) override;
+  Status download_later(runtime::Lane lane, void* pinned, runtime::BufferView from,
+                        std::uint64_t bytes) override;
   Result<std::unique_ptr<runtime::Marker>> make_marker() override;
   std::uint64_t cap_bytes() const override { return cap_bytes_; }
   /// With a cap: what was counted or, where that is more, what the GPU lost since the device was made.
