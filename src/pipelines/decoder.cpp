@@ -55,12 +55,12 @@ Status Decoder::add_part(ir::Program program, std::int64_t runs, std::int64_t ro
   return ok();
 }
 
-Status Decoder::run_part(std::size_t part, std::span<const Binding> inputs,
-                         std::span<const Binding> outputs) {
+Status Decoder::run_part(std::size_t part, std::span<const Binding> inputs, std::span<const Binding> outputs,
+                         bool ahead) {
   const ir::Program& program = parts_[part].program;
   PreparedProgram& prepared = *prepared_[part];
   if (before_run_) before_run_(program);
-  Status status = prepared.run(inputs, outputs, {looks_at_operations_});
+  Status status = prepared.run(inputs, outputs, {looks_at_operations_, ahead});
   if (status || !looks_at_operations_) return status;
   Error error = std::move(status.error());
   error.message = fmt::format("program {}: {}", program.name, error.message);

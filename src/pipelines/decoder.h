@@ -78,9 +78,11 @@ class Decoder {
   Decoder(DecodeWay way, std::string reason) : way_(way), reason_(std::move(reason)) {}
   /// Prepares one more part.
   Status add_part(ir::Program program, std::int64_t runs, std::int64_t rows, const PrepareProgram& prepare);
-  /// Runs parts()[part].
+  /// Runs parts()[part]; `ahead` as in runtime::RunOptions.
   Status run_part(std::size_t part, std::span<const runtime::Binding> inputs,
-                  std::span<const runtime::Binding> outputs);
+                  std::span<const runtime::Binding> outputs, bool ahead = false);
+  /// Of all parts. Pre: there is one.
+  const std::shared_ptr<runtime::Context>& context() const { return prepared_.front()->context(); }
 
  private:
   DecodeWay way_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -141,7 +142,15 @@ ImageMemory::Block ImageMemory::take(std::size_t bytes) {
   if (!unused_.empty()) unused_.pop_back();
   Block block;
   block.bytes = block_bytes(bytes);
-  block.data.reset(static_cast<std::byte*>(std::aligned_alloc(block_alignment(bytes), block.bytes)));
+  if (context_ != nullptr) {
+    auto memory = runtime::HostMemory::create(context_, block.bytes);
+    if (memory) {
+      std::byte* const data = memory->data();
+      block.data = {std::make_shared<runtime::HostMemory>(std::move(*memory)), data};
+      return block;
+    }
+  }
+  block.data = {static_cast<std::byte*>(std::aligned_alloc(block_alignment(bytes), block.bytes)), std::free};
   if (block.data == nullptr) throw std::bad_alloc();
   if (bytes < kHugePage) return block;
   madvise(block.data.get(), block.bytes, MADV_HUGEPAGE);
@@ -151,17 +160,36 @@ ImageMemory::Block ImageMemory::take(std::size_t bytes) {
   return block;
 }
 
-HostImage::HostImage(const ir::TensorType& type, int row_axis, ImageMemory& memory)
+namespace {
+
+std::size_t row_bytes_of(const ir::TensorType& type, int row_axis) {
+  return static_cast<std::size_t>(row_axis == 1 ? type.dim(2) * type.dim(3) : type.dim(3)) *
+         dtype_size(type.dtype);
+}
+
+}  // namespace
+
+std::size_t HostImage::bytes_with_margin(const ir::TensorType& type, int row_axis, std::int64_t margin) {
+  const std::size_t around =
+      row_axis == 1 ? 2 * static_cast<std::size_t>(margin) * row_bytes_of(type, row_axis) : 0;
+  return static_cast<std::size_t>(type.bytes()) + around;
+}
+
+HostImage::HostImage(const ir::TensorType& type, int row_axis, std::int64_t margin, ImageMemory& memory)
     : type_(type),
       row_axis_(row_axis),
+      margin_(row_axis == 1 ? margin : 0),
       memory_(&memory),
-      block_(memory.take(static_cast<std::size_t>(type.bytes()))) {
+      block_(memory.take(bytes_with_margin(type, row_axis, margin))) {
   DIF_CHECK(type.rank() == 4 && type.dim(0) == 1 && (row_axis == 1 || row_axis == 2));
+  std::memset(block_.data.get(), 0, margin_bytes());
+  std::memset(data() + type_.bytes(), 0, margin_bytes());
 }
 
 HostImage& HostImage::operator=(HostImage&& other) noexcept {
   std::swap(type_, other.type_);
   std::swap(row_axis_, other.row_axis_);
+  std::swap(margin_, other.margin_);
   std::swap(memory_, other.memory_);
   std::swap(block_, other.block_);
   return *this;
@@ -172,14 +200,13 @@ HostImage::~HostImage() {
 }
 
 std::size_t HostImage::row_bytes() const {
-  return static_cast<std::size_t>(channels_last() ? type_.dim(2) * type_.dim(3) : type_.dim(3)) *
-         dtype_size(type_.dtype);
+  return row_bytes_of(type_, row_axis_);
 }
 
 std::span<std::byte> HostImage::where(const opt::Rows& rows) {
-  if (planes() != 1 || rows.begin < 0 || rows.end > height()) return {};
-  return bytes().subspan(static_cast<std::size_t>(rows.begin) * row_bytes(),
-                         static_cast<std::size_t>(rows.count()) * row_bytes());
+  if (planes() != 1 || rows.begin < -margin_ || rows.end > height() + margin_) return {};
+  return {block_.data.get() + static_cast<std::size_t>(rows.begin + margin_) * row_bytes(),
+          static_cast<std::size_t>(rows.count()) * row_bytes()};
 }
 
 void HostImage::read(const opt::Rows& rows, std::span<std::byte> to) const {
@@ -192,8 +219,8 @@ void HostImage::read(const opt::Rows& rows, std::span<std::byte> to) const {
   std::byte* next = to.data();
   for (std::int64_t plane = 0; plane < planes(); ++plane) {
     std::memset(next, 0, before);
-    std::memcpy(next + before,
-                block_.data.get() + static_cast<std::size_t>(plane * height() + inside.begin) * row, length);
+    std::memcpy(next + before, data() + static_cast<std::size_t>(plane * height() + inside.begin) * row,
+                length);
     std::memset(next + before + length, 0, after);
     next += before + length + after;
   }
@@ -202,7 +229,7 @@ void HostImage::read(const opt::Rows& rows, std::span<std::byte> to) const {
 void HostImage::write(const opt::Rows& rows, std::span<const std::byte> from) {
   const std::size_t row = row_bytes(), length = static_cast<std::size_t>(rows.count()) * row;
   for (std::int64_t plane = 0; plane < planes(); ++plane)
-    std::memcpy(block_.data.get() + static_cast<std::size_t>(plane * height() + rows.begin) * row,
+    std::memcpy(data() + static_cast<std::size_t>(plane * height() + rows.begin) * row,
                 from.data() + static_cast<std::size_t>(plane) * length, length);
 }
 
@@ -225,8 +252,7 @@ void GroupSums::add_row(const HostImage& image, std::int64_t row) {
   const std::size_t row_bytes = image.row_bytes();
   const auto bytes_at = [&](std::int64_t plane) {
     return std::span<const std::byte>(
-        image.block_.data.get() + static_cast<std::size_t>(plane * image.height() + row) * row_bytes,
-        row_bytes);
+        image.data() + static_cast<std::size_t>(plane * image.height() + row) * row_bytes, row_bytes);
   };
   for (std::int64_t plane = 0; plane < image.planes(); ++plane) {
     const std::span<const std::byte> bytes = bytes_at(plane);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <future>
 #include <map>
 #include <new>
@@ -41,6 +42,28 @@ Result<std::int64_t> choose_rows(const ImageStages& stages, std::size_t stage, s
   }
 }
 
+Result<std::vector<SlabProgram>> slabs_of(const ImageStages& stages, const SlabLayout& layout) {
+  std::vector<SlabProgram> slabs;
+  for (std::size_t i = 0; i < layout.rows.size(); ++i) {
+    DIF_ASSIGN(SlabProgram slab, stages.slab(layout.first_stage + i, layout.rows[i]));
+    slabs.push_back(std::move(slab));
+  }
+  return slabs;
+}
+
+/// The most rows above or below an image that slabs read of it.
+std::int64_t margin_of(const std::vector<SlabProgram>& slabs, ValueId image) {
+  std::int64_t margin = 0;
+  for (const SlabProgram& slab : slabs)
+    for (const SlabProgram::Image& input : slab.inputs) {
+      if (input.value != image) continue;
+      const SlabProgram::Image& output = slab.outputs.front();
+      const Rows last = slab.moved(input.rows, input.height, output.height - output.rows.count());
+      margin = std::max({margin, -input.rows.begin, last.end - input.height});
+    }
+  return margin;
+}
+
 bool is_read_after(const std::vector<ImageStages::Stage>& stages, std::size_t stage, ValueId image) {
   for (std::size_t s = stage + 1; s < stages.size(); ++s)
     if (std::ranges::find(stages[s].reads, image) != stages[s].reads.end()) return true;
@@ -56,13 +79,13 @@ class SlabDecoder final : public Decoder {
     DIF_ASSIGN(stages_, ImageStages::find(program_));
     DIF_ASSIGN(ir::Program first, stages_->part_before(layout_.first_stage));
     DIF_TRY(add_part(std::move(first), 1, 0, prepare));
-    for (std::size_t i = 0; i < layout_.rows.size(); ++i) {
+    memory_.set_context(context());
+    DIF_ASSIGN(slabs_, slabs_of(*stages_, layout_));
+    for (std::size_t i = 0; i < slabs_.size(); ++i) {
       const std::size_t stage = layout_.first_stage + i;
-      SlabProgram& slab = slabs_.emplace_back();
-      DIF_ASSIGN(slab, stages_->slab(stage, layout_.rows[i]));
       const auto runs =
           static_cast<std::int64_t>(first_rows(stages_->stages()[stage].height, layout_.rows[i]).size());
-      ir::Program program = slab.program;
+      ir::Program program = slabs_[i].program;
       Status prepared = add_part(std::move(program), runs, layout_.rows[i], prepare);
       if (!prepared)
         return with_context(std::move(prepared.error()), "{} of {} rows at a time in stage {} of the decode",
@@ -106,7 +129,8 @@ class SlabDecoder final : public Decoder {
  private:
   HostImage& add_image(ValueId value) {
     const ir::TensorType& type = program_.type(value);
-    return images_.insert_or_assign(value, HostImage(type, stages_->row_axis(value), memory_)).first->second;
+    HostImage image(type, stages_->row_axis(value), margin_of(slabs_, value), memory_);
+    return images_.insert_or_assign(value, std::move(image)).first->second;
   }
 
   Status run_first(std::span<std::byte> latents) {
@@ -133,23 +157,28 @@ class SlabDecoder final : public Decoder {
       add_image(output.value);
       open_sums(output.value);
     }
-    std::int64_t done = 0;
+    // The last row is where the slab ends; before it, where the next one begins, which may write it again.
+    std::vector<std::int64_t> firsts = first_rows(slab.outputs.front().height, layout_.rows[i]);
+    const std::size_t n_slabs = firsts.size();
+    firsts.push_back(slab.outputs.front().height);
+    const auto sum = [&](std::size_t s) {
+      for (const SlabProgram::Image& output : slab.outputs)
+        add_to_sums(output.value, {firsts[s], firsts[s + 1]});
+    };
     std::future<void> summing;  // beside the device, which is busy with other rows
-    for (const std::int64_t first : first_rows(slab.outputs.front().height, layout_.rows[i])) {
-      if (first < done && summing.valid()) summing.get();
-      DIF_TRY(run_slab(i, first, statistics));
+    for (std::size_t s = 0; s < n_slabs; ++s) {
+      DIF_TRY(run_slab(i, firsts[s], statistics, s + 1 < n_slabs));
       if (summing.valid()) summing.get();
-      const Rows fresh = {done, first + layout_.rows[i]};
-      summing = std::async([&, fresh] {
-        for (const SlabProgram::Image& output : slab.outputs) add_to_sums(output.value, fresh);
-      });
-      done = fresh.end;
+      if (s != 0) summing = std::async(std::launch::async, sum, s - 1);
     }
     if (summing.valid()) summing.get();
+    sum(n_slabs - 1);
     return ok();
   }
 
-  Status run_slab(std::size_t stage, std::int64_t first, std::vector<std::vector<float>>& statistics) {
+  /// `ahead`: its outputs are complete once the next one is back.
+  Status run_slab(std::size_t stage, std::int64_t first, std::vector<std::vector<float>>& statistics,
+                  bool ahead) {
     const SlabProgram& slab = slabs_[stage];
     const ir::Program& program = slab.program;
     std::vector<Binding> inputs, outputs;
@@ -179,7 +208,8 @@ class SlabDecoder final : public Decoder {
       if (bytes.empty()) bytes = apart[i] = copies.emplace_back(made.bytes());
       outputs.push_back(Binding::of(made, bytes));
     }
-    DIF_TRY(run_part(1 + stage, inputs, outputs));
+    ahead = ahead && std::ranges::all_of(apart, &std::span<std::byte>::empty);
+    DIF_TRY(run_part(1 + stage, inputs, outputs, ahead));
     for (std::size_t i = 0; i < slab.outputs.size(); ++i)
       if (!apart[i].empty())
         images_.at(slab.outputs[i].value)
@@ -269,15 +299,17 @@ Result<SlabBytes> slab_bytes(const ir::Program& program, const SlabLayout& layou
   const std::vector<ImageStages::Stage>& stages = found.stages();
   DIF_ASSIGN(const ir::Program first, found.part_before(layout.first_stage));
   SlabBytes bytes = {0, plan::make_plan(first).arena_bytes};
+  DIF_ASSIGN(const std::vector<SlabProgram> slabs, slabs_of(found, layout));
   ImageMemoryPlan memory;
   std::map<ValueId, std::size_t> images;  // and their blocks
   const auto add = [&](const std::vector<ValueId>& values) {
     for (const ValueId image : values)
-      images[image] = memory.take(static_cast<std::size_t>(program.type(image).bytes()));
+      images[image] = memory.take(
+          HostImage::bytes_with_margin(program.type(image), found.row_axis(image), margin_of(slabs, image)));
   };
   add(found.images_before(layout.first_stage));
   for (std::size_t stage = layout.first_stage; stage < stages.size(); ++stage) {
-    DIF_ASSIGN(const SlabProgram slab, found.slab(stage, layout.rows[stage - layout.first_stage]));
+    const SlabProgram& slab = slabs[stage - layout.first_stage];
     std::uint64_t run = plan::make_plan(slab.program).arena_bytes;
     for (const ValueId input : slab.program.inputs)  // the rows at an edge do not lie in the image
       run = saturating_add(run, slab.program.type(input).bytes());

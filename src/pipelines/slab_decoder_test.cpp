@@ -274,7 +274,7 @@ TEST(GroupSums, HaveTheSameBitsHoweverManyRowsComeAtATime) {
   for (const int row_axis : {1, 2}) {
     ImageMemory memory;
     HostImage image({DType::kF32, row_axis == 1 ? Shape{1, 9, 21, 12} : Shape{1, 12, 9, 21}}, row_axis,
-                    memory);
+                    row_axis == 1 ? 2 : 0, memory);
     const std::vector<float> values = numbers(9 * 21 * 12, 1);
     std::ranges::copy(std::as_bytes(std::span(values)), image.bytes().begin());
     const auto statistics = [&](const std::vector<opt::Rows>& parts) {
@@ -299,15 +299,34 @@ TEST(ImageMemory, ComesAgainWhereItIsLargeEnough) {
   ImageMemory memory;
   const std::byte* first = nullptr;
   {
-    const HostImage image({DType::kF32, {1, 8, 8, 8}}, 1, memory);
-    HostImage other({DType::kF32, {1, 8, 8, 4}}, 1, memory);
+    const HostImage image({DType::kF32, {1, 8, 8, 8}}, 1, 0, memory);
+    HostImage other({DType::kF32, {1, 8, 8, 4}}, 1, 0, memory);
     first = other.bytes().data();
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 64, 0U);
   }
-  HostImage small({DType::kF32, {1, 8, 8, 3}}, 1, memory);
+  HostImage small({DType::kF32, {1, 8, 8, 3}}, 1, 0, memory);
   EXPECT_EQ(small.bytes().data(), first) << "the smallest that is large enough";
-  HostImage large({DType::kF32, {1, 1024, 1024, 1}}, 1, memory);
+  HostImage large({DType::kF32, {1, 1024, 1024, 1}}, 1, 0, memory);
   std::ranges::fill(large.bytes(), std::byte{1});
+}
+
+TEST(HostImage, HasZerosAroundItsRowsWhereSlabsReadBeyondThem) {
+  ImageMemory memory;
+  const ir::TensorType type = {DType::kF32, {1, 3, 2, 2}};
+  for (int i = 0; i < 2; ++i) {  // the second in the memory of the first
+    HostImage image(type, 1, 2, memory);
+    std::ranges::fill(image.bytes(), std::byte{1});
+    const std::span<std::byte> rows = image.where({-2, 5});
+    ASSERT_EQ(rows.size(), 7 * 16U);
+    for (std::size_t byte = 0; byte < rows.size(); ++byte)
+      ASSERT_EQ(rows[byte], std::byte{byte / 16 >= 2 && byte / 16 < 5}) << byte;
+    EXPECT_EQ(rows.data() + 32, image.bytes().data());
+    EXPECT_TRUE(image.where({-3, 5}).empty());
+    EXPECT_TRUE(image.where({0, 6}).empty());
+    std::ranges::fill(rows, std::byte{7});
+  }
+  EXPECT_EQ(HostImage::bytes_with_margin(type, 1, 2), 7 * 16U);
+  EXPECT_EQ(HostImage::bytes_with_margin(type, 2, 2), 3 * 16U) << "its rows lie apart";
 }
 
 TEST(MemoryOfParts, AddsUpTheSecondsOfPreparing) {

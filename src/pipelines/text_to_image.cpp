@@ -351,7 +351,7 @@ class TextToImage::Implementation {
     if (settings_.traces)
       decode_->set_observer(
           [traces = settings_.traces](const ir::Program& part) { traces->begin(part.name); });
-    if (settings_.available_bytes != 0) DIF_TRY(decode_->reserve_host_memory());
+    DIF_TRY(decode_->reserve_host_memory());
     return programs_.add_report(*decode_, seconds_since(start));
   }
 
