@@ -21,6 +21,7 @@
 #include "io/weight_bundle.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
+#include "opt/absorb_linear_bias.h"
 #include "output_files.h"
 #include "pipelines/operation_times.h"
 #include "pipelines/program_bindings.h"
@@ -34,13 +35,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxIterations = 1'000'000;
+constexpr std::int64_t kMaxIterations = 1'000'000, kMaxOperations = INT64_C(1) << 31;
 
 const std::vector<MissingFeature> kMissing = {
     {"kernels of CUTLASS", {}, {"--cutlass-linear"}},
-    {"choice of what is fused (the backend fuses what it can, --why shows it)",
-     {},
-     {"--fuse-linear-swiglu", "--absorb-linear-bias"}},
+    {"choice of what is fused (the backend fuses what it can, --why shows it)", {}, {"--fuse-linear-swiglu"}},
     {"W8A8 linears",
      {"--w8a8-tail-copy-stream"},
      {"--h3-w8a8-cache", "--h3-w8a8-layer", "--h3-w8a8-resident-layers"}},
@@ -60,6 +59,7 @@ const std::vector<MissingFeature> kMissing = {
 struct Options {
   std::string program, bundle;
   std::vector<std::string> inputs, outputs;
+  std::vector<std::int64_t> absorbing;  ///< linears that take the bias that is added to them
   std::int64_t warmups = 0, iterations = 1, sessions = 1;
   bool verify_shards = false, trace_ops = false, why = false, allow_nonfinite = false, map_inputs = false,
        profile_pipeline = false;
@@ -76,6 +76,7 @@ class Run {
     DIF_TRY(check_trace_file());
     DIF_TRY(phase("inputs", [&] { return read_bindings(); }));
     DIF_TRY(phase("constants", [&] { return open_constants(); }));
+    DIF_TRY(absorb_biases());  // behind that: a bundle is for the program of the file
     DIF_TRY(prepare());
     DIF_TRY(phase("runs", [&] { return execute(); }));
     DIF_TRY(phase("outputs", [&] { return store(); }));
@@ -142,6 +143,21 @@ class Run {
     bundle_ = std::move(bundle);
     DIF_ASSIGN(constants_, bind_constants(program_, *bundle_));
     return ok();
+  }
+
+  Status absorb_biases() {
+    for (const std::int64_t linear : options_.absorbing) {
+      auto absorbed = opt::absorb_linear_bias(program_, static_cast<ir::OpId>(linear));
+      if (!absorbed) return with_context(std::move(absorbed.error()), "--absorb-linear-bias {}", linear);
+      absorbed_.push_back(
+          {{"linear", absorbed->linear}, {"add", absorbed->add}, {"bias", value_name(absorbed->bias)}});
+    }
+    return ok();
+  }
+
+  std::string value_name(ir::ValueId value) const {
+    const std::string& name = program_.values[value].name;
+    return name.empty() ? fmt::format("%{}", value) : name;
   }
 
   Status prepare() {
@@ -250,6 +266,9 @@ class Run {
         bytes(memory_.resident_bytes), bytes(memory_.streamed_bytes), bytes(memory_.prepacked_bytes));
     text += fmt::format("run     {:.6f} s best, {:.6f} s median of {}; {}/s\n", best(), median(),
                         run_seconds_.size(), ir::amount_text(ir::flops(program_) / best(), "FLOP"));
+    for (const ordered_json& one : absorbed_)
+      text += fmt::format("operation {} takes {} as its bias, which operation {} added\n",
+                          one["linear"].dump(), one["bias"].get<std::string>(), one["add"].dump());
     for (const Target& target : targets_) {
       const ir::Output& output = program_.outputs[target.output];
       text += fmt::format("{} {} -> {}\n", output.name, program_.type(output.value), target.file);
@@ -354,6 +373,7 @@ class Run {
                          {"fingerprint", ir::fingerprint(program_)},
                          {"operations", program_.ops.size()},
                          {"flops", ir::flops(program_)}};
+    if (!absorbed_.empty()) result["program"]["absorbed_biases"] = absorbed_;
     result["backend"] = {{"name", context_->library().name()}, {"choice", choice_}};
     result["execution"] = {{"preparation_reported", true}, {"prepare_seconds", prepare_seconds_},
                            {"warmups", options_.warmups},  {"run_seconds", run_seconds_},
@@ -401,7 +421,7 @@ class Run {
   OperationTimes op_times_;  ///< of the timed runs
   bool timed_ = false;
   runtime::LaunchCounts launches_;  ///< of the last run
-  ordered_json phases_ = ordered_json::array();
+  ordered_json phases_ = ordered_json::array(), absorbed_ = ordered_json::array();
 };
 
 int run(int argc, char** argv) {
@@ -425,6 +445,11 @@ int run(int argc, char** argv) {
                      "how often warm-ups and timed runs are repeated with the one prepared program")
           ->capture_default_str(),
       1, kMaxIterations);
+  cli::expect_whole(app.add_option("--absorb-linear-bias", o.absorbing,
+                                   "operation, a linear without bias, that takes the vector that is added to "
+                                   "its result as its bias: one rounding less")
+                        ->allow_extra_args(false),
+                    0, kMaxOperations);
   app.add_flag("--map-inputs", o.map_inputs,
                "use inputs where their files are mapped, without reading them first");
   app.add_flag("--profile-pipeline", o.profile_pipeline,

@@ -4,6 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "io/safetensors.h"
+#include "ir/builder.h"
+#include "ir/program_file.h"
+#include "ops/add/add.op.h"
+#include "ops/linear/linear.op.h"
 #include "tests/tools/tool_test.h"
 
 namespace dif::test {
@@ -324,14 +328,63 @@ TEST_F(ProgramTools, RunRefusesFeaturesThatDoNotExist) {
   refuse({"--cutlass-linear", "3"}, "kernels of CUTLASS");
   refuse({"--cutlass-linear"}, "kernels of CUTLASS");
   refuse({"--cutlass-linear", "--iterations", "2"}, "kernels of CUTLASS");
-  for (const char* option : {"--fuse-linear-swiglu", "--absorb-linear-bias"})
-    refuse({option, "3"}, "choice of what is fused");
+  refuse({"--fuse-linear-swiglu", "3"}, "choice of what is fused");
   refuse({"--h3-w8a8-layer", "1", "--h3-w8a8-layer", "2"}, "W8A8 linears");
   refuse({"--h3-int8-cublaslt"}, "INT8 projections");
   refuse({"--h3-groupwise-cache", "a.safetensors"}, "INT8 weights");
   refuse({"--h3-modulation-steps", "4"}, "precomputed modulation");
   refuse({"--h3-ck-attention-dso", "a.so"}, "INT8 attention");
   EXPECT_FALSE(files().contains("a.diftensor"));
+}
+
+TEST_F(ProgramTools, RunLetsALinearTakeTheBiasThatIsAddedToIt) {
+  ir::Builder b("p");
+  const ir::Value x = b.input("x", {DType::kBF16, {1, 2}}), w = b.input("w", {DType::kBF16, {1, 2}}),
+                  bias = b.input("b", {DType::kBF16, {1}});
+  b.output("y", ops::add(b, ops::linear(b, x, w), bias));
+  const auto program = b.finish();
+  ASSERT_TRUE(program) << program.error().message;
+  ASSERT_TRUE(ir::write_program(path("p.difir"), *program));
+  // 256 + 1 is 256 in bf16, and so is that plus 1; without the rounding between them 258.
+  const auto write_bf16 = [&](const std::string& name, const Shape& shape, std::vector<float> values) {
+    const auto tensor = io::convert(io::HostTensor::f32(shape, values), DType::kBF16);
+    ASSERT_TRUE(tensor) << tensor.error().message;
+    write(name, *tensor);
+  };
+  write_bf16("x.diftensor", {1, 2}, {256, 1});
+  write_bf16("w.diftensor", {1, 2}, {1, 1});
+  write_bf16("b.diftensor", {1}, {1});
+  const Arguments arguments = {"--program", "p.difir",       "--input", "x=x.diftensor",
+                               "--input",   "w=w.diftensor", "--input", "b=b.diftensor"};
+  const auto result = [&](const Arguments& more) {
+    const auto document = nlohmann::json::parse(
+        succeed("difrun", arguments + more + Arguments{"--output", "y=y.diftensor", "--json"}));
+    const auto y = io::read_tensor_file(path("y.diftensor"));
+    EXPECT_TRUE(y) << y.error().message;
+    return std::pair(document.at("program"), y->to_f32().front());
+  };
+  for (const char* backend : {"reference", "cpu"}) {
+    const auto [plain, rounded_twice] = result({"--backend", backend});
+    const auto [absorbed, rounded_once] = result({"--backend", backend, "--absorb-linear-bias", "0"});
+    EXPECT_EQ(rounded_twice, 256) << backend;
+    EXPECT_EQ(rounded_once, 258) << backend;
+    EXPECT_FALSE(plain.contains("absorbed_biases"));
+    EXPECT_EQ(absorbed.at("absorbed_biases"),
+              nlohmann::json::parse(R"([{"linear": 0, "add": 1, "bias": "b"}])"));
+    EXPECT_NE(absorbed.at("fingerprint"), plain.at("fingerprint"));
+    EXPECT_EQ(absorbed.at("operations"), plain.at("operations")) << "all keep their numbers";
+  }
+  EXPECT_NE(succeed("difrun", arguments + Arguments{"--absorb-linear-bias", "0"})
+                .find("operation 0 takes b as its bias, which operation 1 added"),
+            std::string::npos);
+  const auto refuse = [&](const Arguments& more, const std::string& sentence) {
+    fail("difrun", arguments + more, 2, sentence);
+  };
+  refuse({"--absorb-linear-bias", "1"},
+         "operation 1 is add, not linear: it takes no bias (--absorb-linear-bias 1)");
+  refuse({"--absorb-linear-bias", "2"}, "program p has 2 operations, none with the number 2");
+  refuse({"--absorb-linear-bias", "0", "--absorb-linear-bias", "0"}, "operation 0 has a bias already");
+  refuse({"--absorb-linear-bias", "first"}, "--absorb-linear-bias");
 }
 
 TEST_F(ProgramTools, RunRefusesChoicesThatTheProgramDoesNotHave) {
