@@ -80,6 +80,30 @@ void add_channels_last(const T* row, std::int64_t width, std::int64_t channels, 
   }
 }
 
+#ifdef __x86_64__
+/// The same bits from wider vectors: products of two elements are exact in f64, and each channel has its own
+/// sum.
+[[gnu::target("avx512f"), gnu::flatten]] void add_channels_last_wide(const std::uint16_t* row,
+                                                                     std::int64_t width,
+                                                                     std::int64_t channels, double* values,
+                                                                     double* squares) {
+  add_channels_last(row, width, channels, values, squares);
+}
+[[gnu::target("avx512f"), gnu::flatten]] void add_channels_last_wide(const float* row, std::int64_t width,
+                                                                     std::int64_t channels, double* values,
+                                                                     double* squares) {
+  add_channels_last(row, width, channels, values, squares);
+}
+#endif
+
+template <class T>
+void add_channels(const T* row, std::int64_t width, std::int64_t channels, double* values, double* squares) {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f")) return add_channels_last_wide(row, width, channels, values, squares);
+#endif
+  add_channels_last(row, width, channels, values, squares);
+}
+
 /// Sums of a row of one channel.
 template <class T>
 void add_plane(const T* row, std::int64_t width, double& values, double& squares) {
@@ -259,7 +283,7 @@ void GroupSums::add_row(const HostImage& image, std::int64_t row) {
     const auto c = static_cast<std::size_t>(plane);
     const auto add = [&](const auto* x) {
       if (image.channels_last())
-        add_channels_last(x, width, channels_, values.data(), squares.data());
+        add_channels(x, width, channels_, values.data(), squares.data());
       else
         add_plane(x, width, values[c], squares[c]);
     };
