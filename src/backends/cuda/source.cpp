@@ -40,6 +40,27 @@ template <> struct Encode<f16> {
   }
 };
 template <class T, class V> inline T encode(V v) { return Encode<T>::of(v); }
+template <class T> inline void round_two(float& a, float& b) {
+  a = decode(encode<T>(a));
+  b = decode(encode<T>(b));
+}
+template <> inline void round_two<bf16>(float& a, float& b) {
+  unsigned both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(b), "f"(a));
+  a = __uint_as_float(both << 16);
+  b = __uint_as_float(both & 0xffff0000u);
+}
+template <> inline void round_two<f16>(float& a, float& b) {
+  unsigned both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(b), "f"(a));
+  a = decode(f16{(unsigned short)both});
+  b = decode(f16{(unsigned short)(both >> 16)});
+}
+template <class T, int V> inline void round_all(float (&v)[V]) {
+#pragma unroll
+  for (int j = 0; j + 1 < V; j += 2) round_two<T>(v[j], v[j + 1]);
+  if (V % 2 != 0) v[V - 1] = decode(encode<T>(v[V - 1]));
+}
 
 template <int kBytes> struct Unit;
 template <> struct Unit<1> { typedef unsigned char type; };
@@ -62,12 +83,12 @@ template <int V, class T> inline void store(T* p, const T* v) {
 
 inline float quick_exp(float v) {
   float result;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(result) : "f"(v * 1.44269504f));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(v * 1.44269504f));
   return result;
 }
 inline float quick_reciprocal(float v) {
   float result;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(v));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(v));
   return result;
 }
 
