@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -23,6 +25,22 @@ TEST(TensorFrames, PlanesInMinusOneToOneBecomeInterleavedLevels) {
   EXPECT_EQ(image.width, 2U);
   EXPECT_EQ(image.height, 1U);
   EXPECT_EQ(image.pixels, (Levels{0, 128, 0, 255, 191, 255}));
+}
+
+TEST(TensorFrames, EveryPixelOfAWideRowIsRoundedByItself) {
+  constexpr std::int64_t kHeight = 3, kWidth = 517;
+  std::vector<float> planes(3 * kHeight * kWidth);
+  for (std::size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<float>(i * 31 % 300) / 125 - 1.2f;
+  const io::HostTensor tensor = io::HostTensor::f32({3, kHeight, kWidth}, planes);
+  const auto frames = TensorFrames::open(tensor);
+  ASSERT_TRUE(frames) << frames.error().message;
+  Levels expected(planes.size());
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const std::size_t plane = kHeight * kWidth;
+    const float unit = std::clamp(planes[i] * 0.5f + 0.5f, 0.0f, 1.0f);
+    expected[i % plane * 3 + i / plane] = static_cast<std::uint8_t>(std::nearbyint(unit * 255.0f));
+  }
+  EXPECT_EQ(frames->frame(0).pixels, expected);
 }
 
 TEST(TensorFrames, FramesStandAlongTheFirstAxisInAnyFloatingFormat) {
