@@ -146,6 +146,10 @@ Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionS
     auto settings =
         fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(s.scale);
     if (s.causal) settings.set_causal_mask(true);
+    if (s.bias_row != 0)  // one row for all heads and queries
+      settings.set_bias(
+          graph->tensor(tensor(4, "bias", {s.batches, 1, 1, s.keys}, {s.bias_row, s.bias_row, s.bias_row, 1})
+                            .set_data_type(fe::DataType_t::FLOAT)));
     auto [y, stats] = graph->sdpa(q, k, v, settings);
     y->set_output(true)
         .set_uid(3)

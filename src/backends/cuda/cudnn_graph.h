@@ -42,10 +42,12 @@ struct AttentionShape {
   std::int64_t batches = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, width = 0, value_width = 0;
   bool causal = false;
   float scale = 1;
+  std::int64_t bias_row = 0;  ///< f32 [B, Sk] with this many elements a row is added to scores; 0: nothing is
   runtime::AttentionHeuristic heuristic = runtime::AttentionHeuristic::kDefault;
   RowSteps q, k, v, y;  ///< a row is a position with all its heads
 };
-/// q, k, v, y, each [B, S, H, D]. Errors: Declined (cuDNN has no engine, in its words).
+/// q, k, v, y, each [B, S, H, D], then what is added to scores, where there is such. Errors: Declined (cuDNN
+/// has no engine, in its words).
 Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionShape& shape);
 
 struct ConvolutionShape {

@@ -60,6 +60,7 @@ Result<std::shared_ptr<DnnGraph>> DnnPlans::attention(const AttentionShape& s) {
       .add("scale", fmt::format("{:a}", s.scale));
   add_numbers(key, "sizes",
               {s.batches, s.queries, s.keys, s.heads, s.key_heads, s.width, s.value_width, s.causal});
+  if (s.bias_row != 0) key.add("bias", static_cast<std::uint64_t>(s.bias_row));
   if (s.heuristic != runtime::AttentionHeuristic::kDefault)
     key.add("heuristic", static_cast<std::uint64_t>(s.heuristic));
   for (const RowSteps& steps : {s.q, s.k, s.v, s.y}) add_numbers(key, "steps", {steps.row, steps.batch});

@@ -32,8 +32,8 @@ MakeResult make_tiled_conv2d(const KernelRequest& request);
 /// A convolution by cuDNN and the addition to its result, rounded once at the end.
 MakeResult make_dnn_conv2d_group(const runtime::GroupRequest& request);
 
-/// Attention by cuDNN (bf16, f16, no key mask); by matrix products over blocks of queries with a softmax in
-/// between; and by a plain kernel that streams over the keys.
+/// Attention by cuDNN (bf16, f16); by matrix products over blocks of queries with a softmax in between; and
+/// by a plain kernel that streams over the keys.
 MakeResult make_dnn_attention(const KernelRequest& request);
 MakeResult make_matmul_attention(const KernelRequest& request);
 MakeResult make_streaming_attention(const KernelRequest& request);

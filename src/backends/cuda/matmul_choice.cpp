@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/cuda/source.h"
+#include "backends/cuda/trial_operands.h"
 #include "io/digest.h"
 
 namespace dif::cuda {
@@ -31,15 +32,6 @@ constexpr std::int64_t kMostBlocks = 4096;
 
 constexpr const char* kText = R"(
 extern "C" __global__ void __launch_bounds__(256)
-scatter(@T@* x, Index count, unsigned seed) {
-  for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) {
-    unsigned h = (unsigned)i * 2654435761u + seed;
-    h = (h ^ h >> 16) * 0x85ebca6bu;
-    h = (h ^ h >> 13) * 0xc2b2ae35u;
-    x[i] = encode<@T@>((float)(int)(h ^ h >> 16) * 4.656612873e-10f);
-  }
-}
-extern "C" __global__ void __launch_bounds__(256)
 compare(const @bits@* x, const @bits@* y, Index count, unsigned long long* found) {
   bool same = true;
   for (Index i = (Index)blockIdx.x * 256 + threadIdx.x; i < count; i += (Index)gridDim.x * 256) same &= x[i] == y[i];
@@ -52,26 +44,6 @@ struct Kept {
   cublasLtMatmulAlgo_t algorithm = {};
   std::uint32_t rank = 0, candidates = 0;  ///< 0 candidates: unmeasured
   float microseconds = 0, first_microseconds = 0;
-};
-
-/// Device memory outside the plan, gone when the measurement is over.
-class Scratch {
- public:
-  static Result<Scratch> create(CudaDevice& device, std::uint64_t bytes) {
-    Scratch scratch(device);
-    DIF_ASSIGN(scratch.view_, device.allocate(bytes));
-    return scratch;
-  }
-  Scratch(Scratch&& other) noexcept : device_(other.device_), view_(std::exchange(other.view_, {})) {}
-  ~Scratch() {
-    if (view_) device_->release(view_);
-  }
-  runtime::BufferView view() const { return view_; }
-
- private:
-  explicit Scratch(CudaDevice& device) : device_(&device) {}
-  CudaDevice* device_;
-  runtime::BufferView view_;
 };
 
 std::int64_t extent(std::int64_t batches, std::int64_t batch, std::int64_t rows, std::int64_t row,
@@ -139,30 +111,34 @@ class Measurement {
   }
 
   Status fill_operands() {
-    const auto element = static_cast<std::int64_t>(dtype_size(shape_.x));
     const std::int64_t x = extent(shape_.batches, shape_.x_batch, shape_.rows, shape_.x_row, shape_.depth);
-    const std::int64_t w = extent(shape_.batches, shape_.w_batch, shape_.columns, shape_.w_row, shape_.depth);
+    const std::int64_t w =
+        shape_.w_by_depth
+            ? extent(shape_.batches, shape_.w_batch, shape_.depth, shape_.w_row, shape_.columns)
+            : extent(shape_.batches, shape_.w_batch, shape_.columns, shape_.w_row, shape_.depth);
     y_elements_ = extent(shape_.batches, shape_.y_batch, shape_.rows, shape_.y_row, shape_.columns);
-    const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements * element); };
-    for (auto [scratch, size] :
-         {std::pair(&x_, bytes(x)), std::pair(&w_, bytes(w)), std::pair(&bias_, bytes(shape_.columns)),
-          std::pair(&first_, bytes(y_elements_)), std::pair(&y_, bytes(y_elements_)),
-          std::pair(&workspace_, kMatmulWorkspace)}) {
-      DIF_ASSIGN(Scratch made, Scratch::create(device_, size));
-      scratch->emplace(std::move(made));
+    struct Operand {
+      std::optional<Scratch>& scratch;
+      DType dtype;
+      std::int64_t count;
+      std::int32_t seed;
+    };
+    // Between the rows of a result lies what is the same in both.
+    for (const Operand& operand :
+         {Operand{x_, shape_.x, x, 1}, Operand{w_, shape_.x, w, 2},
+          Operand{bias_, shape_.y, shape_.columns, 3}, Operand{first_, shape_.y, y_elements_, 4},
+          Operand{y_, shape_.y, y_elements_, 4}}) {
+      const std::uint64_t bytes = static_cast<std::uint64_t>(operand.count) * dtype_size(operand.dtype);
+      DIF_ASSIGN(Scratch made, Scratch::create(device_, bytes));
+      operand.scratch.emplace(std::move(made));
+      DIF_TRY(fill_randomly(device_, operand.scratch->view(), operand.dtype, operand.count, operand.seed));
     }
-    const std::string text =
-        prelude() + runtime::fill(kText, {{"T", type_name(shape_.x)}, {"bits", bits_type(element)}});
-    DIF_ASSIGN(const CudaKernel scatter, device_.kernel(text, "scatter", kThreads));
-    DIF_ASSIGN(compare_, device_.kernel(text, "compare", kThreads));
+    DIF_ASSIGN(Scratch made, Scratch::create(device_, kMatmulWorkspace));
+    workspace_.emplace(std::move(made));
+    const auto element = static_cast<std::int64_t>(dtype_size(shape_.y));
+    DIF_ASSIGN(compare_,
+               device_.kernel(prelude() + fill(kText, {{"bits", bits_type(element)}}), "compare", kThreads));
     DIF_ASSIGN(differs_, device_.report_word());
-    std::int32_t seed = 1;
-    for (const auto& [to, count] : {std::pair(&x_, x), std::pair(&w_, w), std::pair(&bias_, shape_.columns),
-                                    std::pair(&first_, y_elements_), std::pair(&y_, y_elements_)}) {
-      // Between the rows of a result lies what is the same in both.
-      const std::int32_t own = to == &y_ ? seed - 1 : seed++;
-      DIF_TRY(scatter.launch({blocks(count)}, {(*to)->view(), count, own}));
-    }
     return ok();
   }
 

@@ -37,25 +37,97 @@ std::int32_t integer(std::int64_t n) {
 
 // --- cuDNN -----------------------------------------------------------------------------------------------
 
+constexpr int kMaskThreads = 256;
+/// Where queries without keys are looked for, how many blocks share them.
+constexpr std::int64_t kClearBlocks = 64;
+
+/// hide: what is added to the scores of a key, 0 or so little that nothing remains of its probability; also
+/// for keys up to `step` that there are not. And the first key that is allowed. One block a batch.
+/// clear: zeros for queries that see no key: to cuDNN all keys are alike to them. Rows are units of 16 bytes.
+constexpr const char* kMask = R"(
+extern "C" __global__ void __launch_bounds__(256)
+hide(const unsigned char* mask, float* bias, int* first_allowed, int keys, int step) {
+  __shared__ int first;
+  mask += (Index)blockIdx.x * keys;
+  bias += (Index)blockIdx.x * step;
+  if (threadIdx.x == 0) first = keys;
+  __syncthreads();
+  int mine = keys;
+  for (int k = threadIdx.x; k < step; k += 256) {
+    const bool allowed = k < keys && mask[k];
+    bias[k] = allowed ? 0.0f : -1e30f;
+    if (allowed) mine = min(mine, k);
+  }
+  if (mine < keys) atomicMin(&first, mine);
+  __syncthreads();
+  if (threadIdx.x == 0) first_allowed[blockIdx.x] = first;
+}
+extern "C" __global__ void __launch_bounds__(256)
+clear(uint4* y, const int* first_allowed, int queries, int keys, int units, int causal, Index y_row, Index y_batch) {
+  const int first = first_allowed[blockIdx.y], unseen = first == keys ? queries : causal ? first : 0;
+  y += blockIdx.y * y_batch;
+  for (int q = blockIdx.x; q < unseen; q += gridDim.x)
+    for (int i = threadIdx.x; i < units; i += 256) y[q * y_row + i] = make_uint4(0, 0, 0, 0);
+}
+)";
+
 class DnnAttention final : public runtime::Kernel {
  public:
-  explicit DnnAttention(std::shared_ptr<DnnGraph> graph) : graph_(std::move(graph)) {}
+  explicit DnnAttention(const KernelRequest& request) : op_(*request.op), s_(sizes(request)) {}
+
+  /// Floats between rows of what is added to scores: whole tiles of keys.
+  static std::int64_t bias_row(const Sizes& s) { return ceil_div(s.keys, 256) * 256; }
+
+  Status prepare(CudaDevice& device, std::shared_ptr<DnnGraph> graph) {
+    graph_ = std::move(graph);
+    if (!op_.has(3)) return ok();
+    const std::string text = prelude() + kMask;
+    DIF_ASSIGN(hide_, device.kernel(text, "hide", kMaskThreads));
+    DIF_ASSIGN(clear_, device.kernel(text, "clear", kMaskThreads));
+    return ok();
+  }
 
   Status run(const runtime::KernelArgs& args) override {
-    return graph_->run(
-        std::array{args.in[0].buffer, args.in[1].buffer, args.in[2].buffer, args.out[0].buffer},
-        args.workspace);
+    const runtime::BufferView q = args.in[0].buffer, k = args.in[1].buffer, v = args.in[2].buffer,
+                              y = args.out[0].buffer;
+    if (!op_.has(3)) return graph_->run(std::array{q, k, v, y}, args.workspace);
+    runtime::BufferView bias = args.workspace, first_allowed = args.workspace;
+    bias.offset += align_up(graph_->workspace_bytes(), kLine);
+    first_allowed.offset = bias.offset + bias_bytes();
+    DIF_TRY(hide_.launch({s_.batches},
+                         {args.in[3].buffer, bias, first_allowed, integer(s_.keys), integer(bias_row(s_))}));
+    DIF_TRY(graph_->run(std::array{q, k, v, y, bias}, args.workspace));
+    return clear_.launch(
+        {std::min(s_.queries, kClearBlocks), s_.batches},
+        {y, first_allowed, integer(s_.queries), integer(s_.keys), integer(s_.heads * s_.value_width / kUnit),
+         std::int32_t{op_.flag("causal")}, s_.y.row / kUnit, s_.y.batch / kUnit});
   }
-  std::uint64_t workspace_bytes() const override { return graph_->workspace_bytes(); }
+
+  std::uint64_t workspace_bytes() const override {
+    if (!op_.has(3)) return graph_->workspace_bytes();
+    return align_up(graph_->workspace_bytes(), kLine) + bias_bytes() +
+           static_cast<std::uint64_t>(s_.batches) * sizeof(std::int32_t);
+  }
 
  private:
+  static constexpr std::uint64_t kLine = 256;
+  static constexpr std::int64_t kUnit = 8;  ///< elements of 16 bytes
+
+  std::uint64_t bias_bytes() const {
+    return static_cast<std::uint64_t>(s_.batches * bias_row(s_)) * sizeof(float);
+  }
+
+  const ir::OpView& op_;
+  const Sizes s_;
   std::shared_ptr<DnnGraph> graph_;
+  CudaKernel hide_, clear_;
 };
 
 // --- matrix products -------------------------------------------------------------------------------------
 
-/// Scores of this many bytes are in memory at once.
-constexpr std::int64_t kScoreBytes = 128 << 20;
+/// Scores of this many bytes are in memory at once: 4096 queries of 16384 keys, so that the product of few
+/// columns with the values has work for a whole GPU.
+constexpr std::int64_t kScoreBytes = 256 << 20;
 constexpr int kSoftmaxThreads = 256;
 /// Rows up to this long stay in the registers of a block.
 constexpr int kRegisterThreads = 512;
@@ -200,7 +272,8 @@ class MatmulAttention final : public runtime::Kernel {
                                                       .x_batch = s_.width,
                                                       .w_batch = shares_keys_ ? 0 : s_.width,
                                                       .y_batch = block_ * step_,
-                                                      .alpha = op_.f32("scale")}));
+                                                      .alpha = op_.f32("scale"),
+                                                      .measured = true}));
     DIF_ASSIGN(result.values, Matmul::create(device, {.x = dtype_,
                                                       .y = dtype_,
                                                       .rows = rows,
@@ -213,7 +286,8 @@ class MatmulAttention final : public runtime::Kernel {
                                                       .x_batch = block_ * step_,
                                                       .w_batch = shares_keys_ ? 0 : s_.value_width,
                                                       .y_batch = s_.value_width,
-                                                      .w_by_depth = true}));
+                                                      .w_by_depth = true,
+                                                      .measured = true}));
     return result;
   }
 
@@ -401,7 +475,7 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
   const Sizes s = sizes(request);
   if (op.in(0).dtype != DType::kBF16 && op.in(0).dtype != DType::kF16)
     return runtime::declined("cuDNN's attention is for bf16 and f16");
-  if (op.has(3)) return runtime::declined("a key mask");
+  if (op.has(3) && s.batches > 65535) return runtime::declined("masks of {} batches", s.batches);
   if (s.width % 8 != 0 || s.value_width % 8 != 0 || std::max(s.width, s.value_width) > 256)
     return runtime::declined("head widths {} and {} are no multiples of 8 up to 256", s.width, s.value_width);
   if (op.out().numel() == 0 || s.keys == 0) return runtime::declined("cuDNN takes no empty tensors");
@@ -419,12 +493,15 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
                                          .value_width = s.value_width,
                                          .causal = op.flag("causal"),
                                          .scale = op.f32("scale"),
+                                         .bias_row = op.has(3) ? DnnAttention::bias_row(s) : 0,
                                          .heuristic = heuristic,
                                          .q = s.q,
                                          .k = s.k,
                                          .v = s.v,
                                          .y = s.y}));
-  return std::make_unique<DnnAttention>(std::move(graph));
+  auto kernel = std::make_unique<DnnAttention>(request);
+  DIF_TRY(kernel->prepare(device_of(request.device), std::move(graph)));
+  return kernel;
 }
 
 MakeResult make_matmul_attention(const KernelRequest& request) {
