@@ -39,7 +39,6 @@ constexpr std::int64_t kMaxIterations = 1'000'000, kMaxOperations = INT64_C(1) <
 
 const std::vector<MissingFeature> kMissing = {
     {"kernels of CUTLASS", {}, {"--cutlass-linear"}},
-    {"choice of what is fused (the backend fuses what it can, --why shows it)", {}, {"--fuse-linear-swiglu"}},
     {"W8A8 linears",
      {"--w8a8-tail-copy-stream"},
      {"--h3-w8a8-cache", "--h3-w8a8-layer", "--h3-w8a8-resident-layers"}},

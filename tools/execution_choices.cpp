@@ -51,6 +51,11 @@ ExecutionChoices::ExecutionChoices(CLI::App& app, const Names& names) : names_(n
   app.add_option("--select-linear-algorithm", selected_,
                  "OPERATION:RANK: the algorithm at that place of the library's recommendation, 0 first")
       ->allow_extra_args(false);
+  cli::expect_whole(app.add_option("--fuse-linear-swiglu", fused_,
+                                   "operation whose product is one kernel with the SwiGLU behind it, "
+                                   "whether that is faster or not")
+                        ->allow_extra_args(false),
+                    0, kMostOperations);
   app.add_flag(
       "--persist-linear-heuristics", persists_,
       "keep what was measured in the cache folder (as it is); without such a folder this is an error");
@@ -77,11 +82,14 @@ Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& p
   }
   for (const std::int64_t operation : tuned_)
     result.linears.push_back(
-        {static_cast<ir::OpId>(operation), std::nullopt, warmups_, iterations_, sessions_});
+        {static_cast<ir::OpId>(operation), std::nullopt, false, warmups_, iterations_, sessions_});
+  for (const std::int64_t operation : fused_)
+    result.linears.push_back({static_cast<ir::OpId>(operation), std::nullopt, true});
   for (const runtime::LinearChoice& choice : result.linears)
     if (std::ranges::count(result.linears, choice.operation, &runtime::LinearChoice::operation) > 1)
-      return invalid_input("operation {} is chosen for twice by {} and --select-linear-algorithm",
-                           choice.operation, names_.tune);
+      return invalid_input(
+          "operation {} is chosen for twice by {}, --select-linear-algorithm and --fuse-linear-swiglu",
+          choice.operation, names_.tune);
   result.more_algorithms = more_algorithms_;
   for (const std::string& name : resident_) {
     DIF_ASSIGN(const ir::ValueId value, find_value(program, name));

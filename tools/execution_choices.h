@@ -15,7 +15,7 @@ class App;
 namespace dif::tools {
 
 /// Decisions about exact operations of a program that are taken from the backend: which algorithm computes a
-/// product, how the attention library looks for its kernel, which constants stay on the device.
+/// product and whether what follows is part of it, how the attention library looks for its kernel, which constants stay on the device.
 class ExecutionChoices {
  public:
   /// As `difrun` spells them; other tools have other words for a measurement.
@@ -36,7 +36,7 @@ class ExecutionChoices {
 
  private:
   Names names_;
-  std::vector<std::int64_t> tuned_;
+  std::vector<std::int64_t> tuned_, fused_;
   std::vector<std::string> selected_, resident_;
   std::uint32_t warmups_ = 0, iterations_ = 0, sessions_ = 0;
   bool more_algorithms_ = false, persists_ = false;

@@ -155,13 +155,15 @@ typedef struct dif_constant {
 } dif_constant;
 
 #define DIF_LINEAR_MEASURED UINT32_MAX
+#define DIF_LINEAR_SWIGLU (UINT32_MAX - 1)
 
 /* How the product of one `linear` is computed. Since 1.3. */
 typedef struct dif_linear_choice {
   uint32_t struct_size;
   uint32_t operation; /* index in the program */
   uint32_t rank;      /* the algorithm at that place of what the library recommends, 0 = its first;
-                         DIF_LINEAR_MEASURED: the fastest of them, measured whether it is known already or not */
+                         DIF_LINEAR_MEASURED: the fastest of them, measured whether it is known already or not;
+                         DIF_LINEAR_SWIGLU: one kernel with the SwiGLU behind it */
   uint32_t warmups, iterations, sessions; /* of a measurement; 0 = the backend's own */
 } dif_linear_choice;
 

@@ -61,11 +61,13 @@ bool reads_by_row(const ir::OpView& op, std::size_t operand) {
 struct Unit {
   std::vector<OpId> ops;  ///< ascending
   std::vector<std::int64_t> rows;
+  bool is_whole = false;  ///< it was a group before and takes nothing in
 };
 
 class Former {
  public:
-  Former(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place)
+  Former(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place,
+         const std::vector<Group>& wholes)
       : program_(program),
         rules_(rules),
         in_place_(in_place),
@@ -81,12 +83,36 @@ class Former {
     for (OpId id = 0; id < program.ops.size(); ++id)
       if (runs_[id])
         for (const OpId producer : producers(id)) readers_[producer].push_back(id);
+    for (const Group& whole : wholes) {
+      for (const OpId id : whole.ops) unit_of_[id] = static_cast<std::uint32_t>(units_.size());
+      units_.push_back({whole.ops, {whole.rows}, true});
+    }
   }
 
   Fusion run() {
     for (OpId id = 0; id < program_.ops.size(); ++id)
-      if (runs_[id]) add(id);
+      if (runs_[id] && !in_whole(id)) add(id);
     return finish();
+  }
+
+  Group make_group(const Unit& unit) const {
+    Group group = {unit.ops, unit.rows.back(), {}, {}};
+    const auto inside = [&](OpId op) { return op != kNoId && std::ranges::binary_search(unit.ops, op); };
+    for (const OpId id : unit.ops) {
+      for (const ValueId operand : program_.ops[id].operands) {
+        const ValueId root = roots_[operand];
+        if (inside(program_.values[root].producer) ||
+            std::ranges::find(group.inputs, root) != group.inputs.end())
+          continue;
+        group.inputs.push_back(root);
+      }
+      const ValueId result = program_.ops[id].results.front();
+      const bool read_outside = !std::ranges::all_of(readers_[id], inside);
+      const bool is_output = std::ranges::any_of(
+          program_.outputs, [&](const ir::Output& output) { return roots_[output.value] == result; });
+      if (read_outside || is_output) group.outputs.push_back(result);
+    }
+    return group;
   }
 
  private:
@@ -100,6 +126,8 @@ class Former {
     return {found.begin(), found.end()};
   }
 
+  bool in_whole(OpId id) const { return unit_of_[id] != kNoId && units_[unit_of_[id]].is_whole; }
+
   void add(OpId id) {
     const std::optional<std::string> never = std::ranges::binary_search(in_place_, id)
                                                  ? "its values lie where they are needed"
@@ -109,7 +137,7 @@ class Former {
       units_.push_back({{id}, possible_rows(views_[id])});
     }
     for (const OpId producer : producers(id)) {
-      if (unit_of_[producer] == kNoId) continue;
+      if (unit_of_[producer] == kNoId || in_whole(producer)) continue;
       const std::optional<std::string> reason = never ? never : join(id, producer);
       if (reason) refusals_.push_back({id, producer, *reason});
     }
@@ -193,7 +221,7 @@ class Former {
   Fusion finish() {
     Fusion fusion;
     for (const Unit& unit : units_)
-      if (unit.ops.size() > 1) fusion.groups.push_back(make_group(unit));
+      if (unit.ops.size() > 1 && !unit.is_whole) fusion.groups.push_back(make_group(unit));
     std::ranges::sort(fusion.groups, {}, [](const Group& group) { return group.ops.front(); });
     fusion.refusals = std::move(refusals_);
     // A later operation may have brought together what an earlier one could not.
@@ -201,26 +229,6 @@ class Former {
       return unit_of_[refusal.op] != kNoId && unit_of_[refusal.op] == unit_of_[refusal.producer];
     });
     return fusion;
-  }
-
-  Group make_group(const Unit& unit) const {
-    Group group = {unit.ops, unit.rows.back(), {}, {}};
-    const auto inside = [&](OpId op) { return op != kNoId && std::ranges::binary_search(unit.ops, op); };
-    for (const OpId id : unit.ops) {
-      for (const ValueId operand : program_.ops[id].operands) {
-        const ValueId root = roots_[operand];
-        if (inside(program_.values[root].producer) ||
-            std::ranges::find(group.inputs, root) != group.inputs.end())
-          continue;
-        group.inputs.push_back(root);
-      }
-      const ValueId result = program_.ops[id].results.front();
-      const bool read_outside = !std::ranges::all_of(readers_[id], inside);
-      const bool is_output = std::ranges::any_of(
-          program_.outputs, [&](const ir::Output& output) { return roots_[output.value] == result; });
-      if (read_outside || is_output) group.outputs.push_back(result);
-    }
-    return group;
   }
 
   const Program& program_;
@@ -243,9 +251,16 @@ std::string values_text(std::string_view what, const std::vector<ValueId>& value
 
 }  // namespace
 
-Fusion form_groups(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place) {
+Group whole_group(const Program& program, std::vector<OpId> ops) {
+  const ir::TensorType& result = program.type(program.ops[ops.back()].results.front());
+  const std::int64_t rows = result.rank() == 0 ? 1 : result.numel() / result.dim(-1);
+  return Former(program, {}, {}, {}).make_group({std::move(ops), {rows}, true});
+}
+
+Fusion form_groups(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place,
+                   const std::vector<Group>& wholes) {
   if (rules.accepts == nullptr) return {};
-  return Former(program, rules, in_place).run();
+  return Former(program, rules, in_place, wholes).run();
 }
 
 std::string groups_text(const Program& program, const Fusion& fusion) {

@@ -41,13 +41,21 @@ struct FusionRules {
   /// Whether an operation without a RowRule may come first in a group, or why not: a convolution or a norm
   /// over the image, with what is done to each element of its result. Null: none may.
   Status (*leads)(const ir::OpView& op) = nullptr;
+  /// Operations that one kernel may execute together although not all of them work row by row (two products
+  /// and the SwiGLU behind them): ascending sets without views that share nothing, and between whose
+  /// operations no other has to run. Null: none.
+  std::vector<std::vector<ir::OpId>> (*wholes)(const ir::Program& program) = nullptr;
 };
+
+/// The group of one of FusionRules::wholes. Its rows are those of the last operation's result.
+Group whole_group(const ir::Program& program, std::vector<ir::OpId> ops);
 
 /// Joins operations into groups that are as large as the rules allow: an operation joins the operations whose
 /// results it reads row by row, unless their rows differ or an operation outside would have to run in
-/// between. Folded operations, and those of `in_place` (in_place.h, ascending), are in no group.
+/// between. Folded operations, and those of `in_place` (in_place.h, ascending), are in no group. Those of
+/// `wholes`, which are groups already, stay as they are, and are not among the results.
 Fusion form_groups(const ir::Program& program, const FusionRules& rules,
-                   const std::vector<ir::OpId>& in_place = {});
+                   const std::vector<ir::OpId>& in_place = {}, const std::vector<Group>& wholes = {});
 
 /// One paragraph for each group:
 ///

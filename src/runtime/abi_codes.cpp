@@ -134,7 +134,8 @@ Result<ExecutionOptions> from_abi(const dif_execution_options& execution) {
       return invalid_input("operation {} is chosen for twice", choice.operation);
     LinearChoice& linear = result.linears.emplace_back();
     linear.operation = choice.operation;
-    if (choice.rank != DIF_LINEAR_MEASURED) linear.rank = choice.rank;
+    linear.swiglu = choice.rank == DIF_LINEAR_SWIGLU;
+    if (choice.rank != DIF_LINEAR_MEASURED && !linear.swiglu) linear.rank = choice.rank;
     linear.warmups = choice.warmups;
     linear.iterations = choice.iterations;
     linear.sessions = choice.sessions;

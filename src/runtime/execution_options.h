@@ -14,6 +14,7 @@ struct LinearChoice {
   /// The algorithm at that place of what the library recommends; nothing: the fastest of them, measured
   /// whether it is known already or not.
   std::optional<std::uint32_t> rank;
+  bool swiglu = false;  ///< one kernel with the SwiGLU behind it; then there is no algorithm to choose
   std::uint32_t warmups = 0, iterations = 0, sessions = 0;  ///< of a measurement; 0 = the backend's own
 
   friend bool operator==(const LinearChoice&, const LinearChoice&) = default;

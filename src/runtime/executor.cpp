@@ -54,7 +54,8 @@ Result<std::unique_ptr<Executor>> Executor::prepare(ir::Program program, std::ve
     DIF_TRY(executor->make_groups(options, group_steps));
     DIF_TRY(executor->make_steps(std::move(group_steps)));
     for (const LinearChoice& choice : options.execution.linears)
-      if (std::ranges::find(executor->steps_, choice.operation, &Step::op) == executor->steps_.end())
+      if (!choice.swiglu &&
+          std::ranges::find(executor->steps_, choice.operation, &Step::op) == executor->steps_.end())
         return invalid_input("operation {} does not run: it depends on constants alone", choice.operation);
     if (executor->late_) {
       DIF_TRY(executor->for_weights([&] { return executor->place_weights(options); }));
@@ -212,15 +213,57 @@ Status Executor::fold_operation(ir::OpId op) {
   return ok();
 }
 
+/// What the caller decides about an operation otherwise is in no such group.
+Status Executor::make_wholes(const ExecutorOptions& options, std::vector<plan::Group>& kept,
+                             std::vector<Step>& group_steps) {
+  std::vector<std::vector<ir::OpId>> found;
+  if (options.fusion.wholes != nullptr) found = options.fusion.wholes(program_);
+  std::vector<ir::OpId> joined;
+  for (std::vector<ir::OpId>& ops : found) {
+    const auto chosen = std::ranges::find_if(execution_.linears, [&](const LinearChoice& choice) {
+      return std::ranges::binary_search(ops, choice.operation);
+    });
+    KernelChoices choices;
+    if (chosen != execution_.linears.end()) choices.linear = &*chosen;
+    if (choices.linear != nullptr && !choices.linear->swiglu) continue;
+    plan::Group group = plan::whole_group(program_, std::move(ops));
+    DIF_TRY(fold(group.inputs));
+    device_.set_choices(&choices);
+    auto step = make_group_step(group, options, true);
+    device_.set_choices(nullptr);
+    if (!step) return tl::unexpected<Error>(std::move(step.error()));
+    if (*step->kernel_name == '\0') {
+      if (choices.linear != nullptr)
+        return invalid_input("operation {} and the SwiGLU behind it are not one kernel: {}",
+                             choices.linear->operation, fmt::join(step->declined, "; "));
+      declined_groups_.push_back({std::move(group), std::move(step->declined)});
+      continue;
+    }
+    std::erase_if(plan_.in_place, [&](ir::OpId op) { return std::ranges::binary_search(group.ops, op); });
+    joined.insert(joined.end(), group.ops.begin(), group.ops.end());
+    kept.push_back(std::move(group));
+    group_steps.push_back(std::move(*step));
+  }
+  for (const LinearChoice& choice : execution_.linears)
+    if (choice.swiglu && std::ranges::find(joined, choice.operation) == joined.end())
+      return invalid_input("operation {}: {}", choice.operation,
+                           options.fusion.wholes == nullptr
+                               ? "this backend has no kernel of a product with SwiGLU"
+                               : "no SwiGLU follows that nobody else reads from: silu of one product without "
+                                 "bias (or of columns of it) times another of the same operand");
+  return ok();
+}
+
 /// Groups that every kernel declines fall apart; what is left is planned anew.
 Status Executor::make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps) {
-  if (options.group_kernels.empty()) return ok();
-  plan::Fusion fusion = plan::form_groups(program_, options.fusion, plan_.in_place);
-  refusals_ = std::move(fusion.refusals);
   std::vector<plan::Group> kept;
+  DIF_TRY(make_wholes(options, kept, group_steps));
+  if (options.group_kernels.empty()) return ok();
+  plan::Fusion fusion = plan::form_groups(program_, options.fusion, plan_.in_place, kept);
+  refusals_ = std::move(fusion.refusals);
   for (plan::Group& group : fusion.groups) {
     DIF_TRY(fold(group.inputs));
-    DIF_ASSIGN(Step step, make_group_step(group, options));
+    DIF_ASSIGN(Step step, make_group_step(group, options, false));
     if (*step.kernel_name == '\0') {
       declined_groups_.push_back({std::move(group), std::move(step.declined)});
       continue;
@@ -317,7 +360,9 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
   std::vector<BufferView> constants;
   for (const ir::ValueId operand : step.in) constants.push_back(place(operand, fixed_places_));
   const std::vector<plan::Pitch> in = pitches(step.in), out = pitches(step.out);
-  const auto linear = std::ranges::find(execution_.linears, op, &LinearChoice::operation);
+  const auto linear = std::ranges::find_if(execution_.linears, [&](const LinearChoice& choice) {
+    return choice.operation == op && !choice.swiglu;
+  });
   KernelChoices choices = {linear == execution_.linears.end() ? nullptr : &*linear,
                            execution_.more_algorithms, execution_.attention};
   const KernelRequest request = {&view, &device_, constants, plan_only_, in, out};
@@ -335,7 +380,8 @@ Result<Executor::Step> Executor::make_step(ir::OpId op) {
 }
 
 /// The step's kernel has no name when every kernel declined.
-Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const ExecutorOptions& options) {
+Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const ExecutorOptions& options,
+                                                 bool is_whole) {
   Step step;
   step.op = group.ops.front();
   step.in = group.inputs;
@@ -365,7 +411,8 @@ Result<Executor::Step> Executor::make_group_step(const plan::Group& group, const
   const std::vector<plan::Pitch> in = pitches(step.in), out = pitches(step.out);
   const GroupRequest request = {ops,      group.rows, constants, group.outputs.size(),
                                 &device_, plan_only_, in,        out};
-  DIF_TRY(ask(step, options.group_kernels, request, [](const GroupKernelEntry&) { return true; }));
+  DIF_TRY(ask(step, options.group_kernels, request,
+              [&](const GroupKernelEntry& entry) { return entry.takes_wholes == is_whole; }));
   return step;
 }
 

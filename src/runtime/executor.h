@@ -172,6 +172,8 @@ class Executor {
   void drop_reader(ir::ValueId value);
   Status fold_operation(ir::OpId op);
   Status make_groups(const ExecutorOptions& options, std::vector<Step>& group_steps);
+  Status make_wholes(const ExecutorOptions& options, std::vector<plan::Group>& kept,
+                     std::vector<Step>& group_steps);
   Status make_steps(std::vector<Step> group_steps);
   template <class Entries, class Request, class Serves>
   Status ask(Step& step, const Entries& entries, const Request& request, Serves serves);
@@ -179,7 +181,7 @@ class Executor {
   Status for_weights(Work work);
   Status check_choices() const;
   Result<Step> make_step(ir::OpId op);
-  Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options);
+  Result<Step> make_group_step(const plan::Group& group, const ExecutorOptions& options, bool is_whole);
   void release_unread(const ExecutorOptions& options);
   void make_report(const ExecutorOptions& options, double seconds);
   Status plan_memory(std::uint64_t cap_bytes);

@@ -45,6 +45,7 @@ void Executor::make_report(const ExecutorOptions& options, double seconds) {
                       {"rows", group->rows},
                       {"reads", group->inputs},
                       {"writes", group->outputs}});
+    if (!step.choice.empty()) groups.back()["choice"] = step.choice;
     with_reasons(groups.back(), step.declined);
     with_bytes(groups.back(), step);
   }

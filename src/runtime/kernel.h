@@ -141,6 +141,7 @@ using MakeGroupKernel = Result<std::unique_ptr<Kernel>> (*)(const GroupRequest& 
 struct GroupKernelEntry {
   const char* name = "";
   MakeGroupKernel make = nullptr;
+  bool takes_wholes = false;  ///< those of FusionRules::wholes and no others
 };
 
 /// A kernel that needs no preparation: `{&ops::kSilu, "reference", function_kernel<silu>}` with

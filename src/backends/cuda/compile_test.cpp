@@ -74,6 +74,24 @@ TEST_F(Compile, TheGroupsOfATransformerBlock) {
     }
 }
 
+TEST_F(Compile, AProductWithTheSwigluBehindIt) {
+  runtime::SharedArena arena(*device_);
+  runtime::ExecutorOptions options = {
+      .kernels = kernel_list(),
+      .group_kernels = group_kernel_list(),
+      .fusion = {.accepts = accept_in_group, .wholes = find_linear_swiglus}};
+  options.execution.linears = {{.operation = 0, .swiglu = true}};
+  auto executor = runtime::Executor::prepare(testing::swiglu(DType::kBF16, 2, 300, 72, 136, false), {},
+                                             *device_, arena, options);
+  ASSERT_TRUE(executor) << executor.error().message;
+  const Status compiled = device_->finish_compiling();
+  EXPECT_TRUE(compiled) << compiled.error().message;
+  const std::vector<runtime::BufferView> inputs(3, {reinterpret_cast<void*>(4096), 0});
+  const std::vector<runtime::BufferView> outputs = {{reinterpret_cast<void*>(8192), 0}};
+  const Status status = (*executor)->run(inputs, outputs, {});
+  EXPECT_TRUE(status) << status.error().message;
+}
+
 TEST_F(Compile, GroupNormWithTheSiluBehindIt) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
     for (const std::int64_t groups : {4, 8, 32}) {

@@ -61,7 +61,8 @@ namespace dif::cuda {
   DO(cuModuleUnload)                   \
   DO(cuModuleGetFunction)              \
   DO(cuFuncSetAttribute)               \
-  DO(cuLaunchKernel)
+  DO(cuLaunchKernel)                   \
+  DO(cuTensorMapEncodeTiled)
 
 #define DIF_CUDA_COMPILER_FUNCTIONS(DO)  \
   DO(nvrtcVersion)                       \

@@ -108,15 +108,18 @@ Status CudaKernel::launch(Extent blocks, std::span<const Argument> arguments) co
   std::vector<std::uint64_t> values(arguments.size());
   std::vector<void*> pointers(arguments.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
+    pointers[i] = &values[i];
     std::visit(
         [&](const auto& argument) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, runtime::BufferView>)
+          using T = std::decay_t<decltype(argument)>;
+          if constexpr (std::is_same_v<T, runtime::BufferView>)
             values[i] = address(argument);
+          else if constexpr (std::is_same_v<T, const CUtensorMap*>)
+            pointers[i] = const_cast<CUtensorMap*>(argument);
           else
             std::memcpy(&values[i], &argument, sizeof(argument));
         },
         arguments[i]);
-    pointers[i] = &values[i];
   }
   ++device_->counters_.launches;
   return device_->driver_.checked(

@@ -24,8 +24,8 @@
 
 namespace dif::cuda {
 
-/// One parameter of a kernel; a buffer is the pointer to its first byte.
-using Argument = std::variant<runtime::BufferView, std::int32_t, std::int64_t, float>;
+/// One parameter of a kernel; a buffer is the pointer to its first byte, a map the whole of it.
+using Argument = std::variant<runtime::BufferView, std::int32_t, std::int64_t, float, const CUtensorMap*>;
 
 /// Blocks along each of three axes, or threads of a block.
 struct Extent {

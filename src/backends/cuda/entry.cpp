@@ -18,7 +18,7 @@ constexpr runtime::BackendDefinition kBackend = {
     .probe = probe_json,
     .prefers = [] { return std::uint32_t{DIF_PREFERS_CHANNELS_LAST | DIF_PREFERS_JOINED_LINEARS}; },
     .group_kernels = group_kernel_list,
-    .fusion = {.accepts = accept_in_group, .leads = accept_as_leader},
+    .fusion = {.accepts = accept_in_group, .leads = accept_as_leader, .wholes = find_linear_swiglus},
     .pitches = {.reads = reads_pitched, .writes = writes_pitched},
     .host_fallback = runtime::host_fallback<reference::kernel_list>,
 };

@@ -49,7 +49,8 @@ std::span<const runtime::KernelEntry> kernel_list() {
 
 std::span<const runtime::GroupKernelEntry> group_kernel_list() {
   static constexpr std::array kList =
-      std::to_array<runtime::GroupKernelEntry>({{"cudnn_convolution", make_dnn_conv2d_group},
+      std::to_array<runtime::GroupKernelEntry>({{"wgmma_linear_swiglu", make_linear_swiglu, true},
+                                                {"cudnn_convolution", make_dnn_conv2d_group},
                                                 {"group_norm_channels_last", make_group_norm_group},
                                                 {"generated_rows", make_row_group}});
   return kList;

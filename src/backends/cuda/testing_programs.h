@@ -48,6 +48,26 @@ inline ir::Program block(DType dtype, std::int64_t tokens, std::int64_t heads, s
   return runtime::test::finish(b);
 }
 
+/// Two products of x [batches, rows, depth], or one read in halves, and SwiGLU, beside x in a joint result. The
+/// weights are inputs.
+inline ir::Program swiglu(DType dtype, std::int64_t batches, std::int64_t rows, std::int64_t depth,
+                          std::int64_t columns, bool joined) {
+  ir::Builder b("swiglu");
+  const ir::Value x = b.input("x", {dtype, {batches, rows, depth}});
+  ir::Value gate, up;
+  if (joined) {
+    const ir::Value both = ops::linear(b, x, b.input("w", {dtype, {2 * columns, depth}}));
+    gate = ops::slice(b, both, 2, 0, columns);
+    up = ops::slice(b, both, 2, columns, 2 * columns);
+  } else {
+    gate = ops::linear(b, x, b.input("gate", {dtype, {columns, depth}}));
+    up = ops::linear(b, x, b.input("up", {dtype, {columns, depth}}));
+  }
+  const ir::Value inner = ops::mul(b, ops::silu(b, gate), up);
+  b.output("y", ops::concat(b, std::array{ops::silu(b, x), inner}, 2));
+  return runtime::test::finish(b);
+}
+
 /// Half a block of an image decoder, channels last: "normal" is what group_norm and silu give, "y" the
 /// convolution of it on top of x.
 inline ir::Program image_block(DType dtype, std::int64_t height, std::int64_t width, std::int64_t channels,
