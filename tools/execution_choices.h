@@ -15,7 +15,8 @@ class App;
 namespace dif::tools {
 
 /// Decisions about exact operations of a program that are taken from the backend: which algorithm computes a
-/// product and whether what follows is part of it, how the attention library looks for its kernel, which constants stay on the device.
+/// product and whether what follows is part of it, how the attention library looks for its kernel, which
+/// constants stay on the device.
 class ExecutionChoices {
  public:
   /// As `difrun` spells them; other tools have other words for a measurement.

@@ -62,6 +62,32 @@ outputs
   y = %14
 )";
 
+TEST(Fusion, AWholeTakesNothingInAndIsInNothing) {
+  const ir::Program program = parse(R"(program swiglu
+inputs
+  %0 = x : f32[2, 64, 32]
+constants
+  %1 = a : f32[48, 32]
+  %2 = b : f32[48, 32]
+operations
+  %3 = linear(%x, %a) : f32[2, 64, 48]
+  %4 = linear(%x, %b) : f32[2, 64, 48]
+  %5 = silu(%3) : f32[2, 64, 48]
+  %6 = mul(%5, %4) : f32[2, 64, 48]
+  %7 = add(%6, %6) : f32[2, 64, 48]
+  %8 = silu(%7) : f32[2, 64, 48]
+outputs
+  y = %8
+)");
+  const Group whole = whole_group(program, {0, 1, 2, 3});
+  EXPECT_EQ(whole.rows, 128);
+  EXPECT_EQ(whole.inputs, (std::vector<ir::ValueId>{0, 1, 2}));
+  EXPECT_EQ(whole.outputs, (std::vector<ir::ValueId>{6}));
+  const Fusion fusion = form_groups(program, kAll, {}, {whole});
+  ASSERT_EQ(fusion.groups.size(), 1U);
+  EXPECT_EQ(fusion.groups[0].ops, (std::vector<ir::OpId>{4, 5}));
+}
+
 TEST(Fusion, JoinsGateResidualNormAndModulation) {
   EXPECT_EQ(groups(kBlock), R"(group 0, 128 rows: 1 mul, 2 add, 3 layer_norm, 5 mul, 6 add
   reads %1 %5 %0 %9 %3

@@ -189,8 +189,7 @@ class RawExecution {
     for (const LinearChoice& choice : execution.linears)
       linears_.push_back({sizeof(dif_linear_choice), choice.operation,
                           choice.swiglu ? DIF_LINEAR_SWIGLU : choice.rank.value_or(DIF_LINEAR_MEASURED),
-                          choice.warmups, choice.iterations,
-                          choice.sessions});
+                          choice.warmups, choice.iterations, choice.sessions});
     raw_.struct_size = sizeof(raw_);
     raw_.flags = (execution.more_algorithms ? DIF_EXECUTION_MORE_ALGORITHMS : 0) |
                  (execution.stream_weights ? DIF_EXECUTION_STREAM_WEIGHTS : 0);

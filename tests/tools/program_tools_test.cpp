@@ -328,7 +328,6 @@ TEST_F(ProgramTools, RunRefusesFeaturesThatDoNotExist) {
   refuse({"--cutlass-linear", "3"}, "kernels of CUTLASS");
   refuse({"--cutlass-linear"}, "kernels of CUTLASS");
   refuse({"--cutlass-linear", "--iterations", "2"}, "kernels of CUTLASS");
-  refuse({"--fuse-linear-swiglu", "3"}, "choice of what is fused");
   refuse({"--h3-w8a8-layer", "1", "--h3-w8a8-layer", "2"}, "W8A8 linears");
   refuse({"--h3-int8-cublaslt"}, "INT8 projections");
   refuse({"--h3-groupwise-cache", "a.safetensors"}, "INT8 weights");
@@ -396,6 +395,7 @@ TEST_F(ProgramTools, RunRefusesChoicesThatTheProgramDoesNotHave) {
   refuse({"--select-linear-algorithm", "3:1:2"}, "expected OPERATION:RANK");
   refuse({"--select-linear-algorithm", "99999:0"}, "has no operation 99999; the last one is");
   refuse({"--tune-linear", "99999"}, "has no operation 99999");
+  refuse({"--fuse-linear-swiglu", "99999"}, "has no operation 99999");
   refuse({"--tune-linear", "1", "--select-linear-algorithm", "1:0"}, "operation 1 is chosen for twice");
   refuse({"--linear-tune-warmups", "1"}, "--tune-linear");
   refuse({"--resident-streamed-constant", "latents"}, "is no constant");

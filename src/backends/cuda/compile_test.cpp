@@ -76,10 +76,9 @@ TEST_F(Compile, TheGroupsOfATransformerBlock) {
 
 TEST_F(Compile, AProductWithTheSwigluBehindIt) {
   runtime::SharedArena arena(*device_);
-  runtime::ExecutorOptions options = {
-      .kernels = kernel_list(),
-      .group_kernels = group_kernel_list(),
-      .fusion = {.accepts = accept_in_group, .wholes = find_linear_swiglus}};
+  runtime::ExecutorOptions options = {.kernels = kernel_list(),
+                                      .group_kernels = group_kernel_list(),
+                                      .fusion = {.accepts = accept_in_group, .wholes = find_linear_swiglus}};
   options.execution.linears = {{.operation = 0, .swiglu = true}};
   auto executor = runtime::Executor::prepare(testing::swiglu(DType::kBF16, 2, 300, 72, 136, false), {},
                                              *device_, arena, options);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/kernel_list.h"
@@ -32,7 +33,8 @@ std::unique_ptr<CudaDevice> open_device(const runtime::DeviceOptions& options = 
 class OnGpu {
  public:
   OnGpu(CudaDevice& device, const ir::Program& program, bool groups, std::uint64_t seed = 1,
-        const runtime::WeightOptions& weights = {}, bool in_place = false)
+        const runtime::WeightOptions& weights = {}, bool in_place = false,
+        const runtime::ExecutionOptions& execution = {})
       : device_(device), arena_(device) {
     conformance::Random random(seed);
     for (const ir::ValueId id : program.constants) constants_.push_back(tensor(random, program.type(id)));
@@ -41,9 +43,10 @@ class OnGpu {
       constants.push_back({constant.data.data(), constant.data.size()});
     runtime::ExecutorOptions options = {.kernels = kernel_list()};
     options.weights = weights;
+    options.execution = execution;
     if (groups) {
       options.group_kernels = group_kernel_list();
-      options.fusion = {.accepts = accept_in_group, .leads = accept_as_leader};
+      options.fusion = {.accepts = accept_in_group, .leads = accept_as_leader, .wholes = find_linear_swiglus};
     }
     if (in_place) options.pitches = {.reads = reads_pitched, .writes = writes_pitched};
     auto executor = runtime::Executor::prepare(program, constants, device, arena_, options);
@@ -340,6 +343,56 @@ TEST(CudaMatmulChoice, IsTheCallersWhereItSaysSo) {
   EXPECT_NE(beyond.error().message.find("none with the rank 1000"), std::string::npos)
       << beyond.error().message;
 }
+
+struct SwigluShape {
+  std::int64_t batches, rows, depth, columns;
+  bool joined, in_place;
+};
+
+class CudaLinearSwiglu : public ::testing::TestWithParam<SwigluShape> {};
+
+/// Whole numbers, whose sums are exact in any order.
+std::vector<std::byte> whole_numbers(const ir::TensorType& type, std::uint32_t seed) {
+  std::vector<std::byte> bytes(type.bytes());
+  for (std::size_t i = 0; i < bytes.size() / 2; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    const float value = static_cast<float>(static_cast<int>(seed >> 24) % 7 - 3) / 8;
+    std::memcpy(&bytes[2 * i], reinterpret_cast<const std::byte*>(&value) + 2, 2);
+  }
+  return bytes;
+}
+
+TEST_P(CudaLinearSwiglu, HasTheBitsOfItsOperationsWhereTheSumsAreExact) {
+  const SwigluShape& s = GetParam();
+  const auto device = open_device();
+  ASSERT_NE(device, nullptr);
+  const bool serves = device->facts().capability == 90;
+  const ir::Program program =
+      dif::cuda::testing::swiglu(DType::kBF16, s.batches, s.rows, s.depth, s.columns, s.joined);
+  runtime::ExecutionOptions execution;
+  if (serves) execution.linears = {{.operation = 0, .swiglu = true}};
+  OnGpu fused(*device, program, true, 1, {}, s.in_place, execution), single(*device, program, false);
+  const std::string& details = fused.executor().report().details;
+  EXPECT_EQ(details.find("\"kernel\":\"wgmma_linear_swiglu\"") != std::string::npos, serves) << details;
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    const std::vector<std::byte> values =
+        whole_numbers(program.type(program.inputs[i]), static_cast<std::uint32_t>(i));
+    fused.write_input(i, values.data());
+    single.write_input(i, values.data());
+  }
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_TRUE(fused.run());
+    ASSERT_TRUE(single.run());
+    EXPECT_EQ(fused.output(0), single.output(0));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaLinearSwiglu,
+                         ::testing::Values(SwigluShape{1, 256, 64, 128, false, false},
+                                           SwigluShape{2, 150, 200, 328, true, false},
+                                           SwigluShape{1, 1, 8, 8, false, true},
+                                           SwigluShape{2, 4608, 512, 1024, false, true},
+                                           SwigluShape{3, 640, 1024, 2048, true, true}));
 
 /// Eight products one after the other, 8 MiB of weights each.
 ir::Program products() {

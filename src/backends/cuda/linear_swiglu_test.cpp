@@ -1,5 +1,5 @@
-/// Which products are one kernel with the SwiGLU behind them, and what is said where they are not. The numbers
-/// are the business of gpu_test.cpp.
+/// Which products are one kernel with the SwiGLU behind them, and what is said where they are not. The
+/// numbers are the business of gpu_test.cpp.
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda_device.h"
@@ -84,11 +84,10 @@ struct Prepared {
   /// What the report says.
   Result<std::string> report(const ir::Program& program, std::vector<runtime::LinearChoice> choices = {}) {
     runtime::SharedArena arena(*device);
-    runtime::ExecutorOptions options = {.kernels = kernel_list(),
-                                        .group_kernels = group_kernel_list(),
-                                        .fusion = {.accepts = accept_in_group,
-                                                   .leads = accept_as_leader,
-                                                   .wholes = find_linear_swiglus}};
+    runtime::ExecutorOptions options = {
+        .kernels = kernel_list(),
+        .group_kernels = group_kernel_list(),
+        .fusion = {.accepts = accept_in_group, .leads = accept_as_leader, .wholes = find_linear_swiglus}};
     options.execution.linears = std::move(choices);
     DIF_ASSIGN(const auto executor, runtime::Executor::prepare(program, {}, *device, arena, options));
     return executor->report().details;
@@ -97,8 +96,8 @@ struct Prepared {
 
 TEST(LinearSwiglu, IsOneKernelWhereTheCallerSaysSo) {
   for (const bool joined : {false, true}) {
-    const auto report =
-        Prepared().report(testing::swiglu(DType::kBF16, 2, 64, 64, 128, joined), {{.operation = 0, .swiglu = true}});
+    const auto report = Prepared().report(testing::swiglu(DType::kBF16, 2, 64, 64, 128, joined),
+                                          {{.operation = 0, .swiglu = true}});
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_NE(report->find("wgmma_linear_swiglu"), std::string::npos) << *report;
   }
@@ -115,8 +114,9 @@ TEST(LinearSwiglu, AloneItTakesLargeProducts) {
 
 TEST(LinearSwiglu, SaysWhyItIsNotThere) {
   const auto refused = [](int capability, DType dtype, std::int64_t depth, const std::string& reason) {
-    const auto report = Prepared(capability).report(testing::swiglu(dtype, 2, 64, depth, 128, false),
-                                                    {{.operation = 0, .swiglu = true}});
+    const auto report =
+        Prepared(capability)
+            .report(testing::swiglu(dtype, 2, 64, depth, 128, false), {{.operation = 0, .swiglu = true}});
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, ErrorCode::kInvalidInput);
     EXPECT_NE(report.error().message.find(reason), std::string::npos) << report.error().message;
@@ -124,7 +124,8 @@ TEST(LinearSwiglu, SaysWhyItIsNotThere) {
   refused(80, DType::kBF16, 64, "compute capability 9.0");
   refused(90, DType::kF32, 64, "bf16, not f32");
   refused(90, DType::kBF16, 60, "no multiples of 16 bytes");
-  const auto other = Prepared().report(testing::block(DType::kBF16, 40, 3, 128), {{.operation = 5, .swiglu = true}});
+  const auto other =
+      Prepared().report(testing::block(DType::kBF16, 40, 3, 128), {{.operation = 5, .swiglu = true}});
   ASSERT_FALSE(other);
 }
 

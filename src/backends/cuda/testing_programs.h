@@ -48,8 +48,8 @@ inline ir::Program block(DType dtype, std::int64_t tokens, std::int64_t heads, s
   return runtime::test::finish(b);
 }
 
-/// Two products of x [batches, rows, depth], or one read in halves, and SwiGLU, beside x in a joint result. The
-/// weights are inputs.
+/// Two products of x [batches, rows, depth], or one read in halves, and SwiGLU, beside x in a joint result.
+/// The weights are inputs.
 inline ir::Program swiglu(DType dtype, std::int64_t batches, std::int64_t rows, std::int64_t depth,
                           std::int64_t columns, bool joined) {
   ir::Builder b("swiglu");

@@ -16,8 +16,8 @@ namespace {
 using ir::OpId;
 using ir::ValueId;
 
-/// Less work than that does not fill the device, and cuBLASLt has smaller tiles.
-constexpr double kLeastFlop = 100e9;
+/// From where it was faster on an H200 than cuBLASLt and generated rows, which have smaller tiles.
+constexpr double kLeastFlop = 200e9, kLeastFill = 0.95;
 
 /// Who reads what, to find products whose results only a SwiGLU reads.
 class Finder {
@@ -70,7 +70,7 @@ class Finder {
   bool alike(OpId gate, OpId up, OpId mul) const {
     const ir::OpView view = program_.view(mul);
     return program_.ops[gate].operands[0] == program_.ops[up].operands[0] &&
-           view.in(0).shape() == view.in(1).shape();
+           view.in(0).shape == view.in(1).shape;
   }
 
   bool only_the_last_is_read(const std::vector<OpId>& found) const {
@@ -103,15 +103,35 @@ struct Sizes {
   std::int64_t rows = 0, columns = 0, depth = 0;
   std::int64_t x_row = 0, y_row = 0;
 
+  std::int64_t row_pairs() const { return ceil_div(rows, 2 * kSwigluRows); }
+  std::int64_t column_tiles() const { return ceil_div(columns, kSwigluColumns); }
+  std::int64_t tiles() const { return row_pairs() * column_tiles(); }
   double flop() const {
     return 4.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
   }
 };
 
+/// Pairs of blocks that run at one time.
+std::int64_t clusters_of(const CudaDevice& device) {
+  return std::max(device.facts().multiprocessors / 2, 1);
+}
+
+/// How much of the device works on average when its clusters take tile after tile.
+double fill_of(const CudaDevice& device, const Sizes& sizes) {
+  const std::int64_t clusters = clusters_of(device);
+  return static_cast<double>(sizes.tiles()) /
+         static_cast<double>(ceil_div(sizes.tiles(), clusters) * clusters);
+}
+
 class LinearSwiglu final : public runtime::Kernel {
  public:
   LinearSwiglu(CudaDevice& device, CudaKernel kernel, const Sizes& sizes, const Half& gate, const Half& up)
-      : device_(device), kernel_(kernel), sizes_(sizes), gate_(place(gate)), up_(place(up)), x_(gate.input(0)) {}
+      : device_(device),
+        kernel_(kernel),
+        sizes_(sizes),
+        gate_(place(gate)),
+        up_(place(up)),
+        x_(gate.input(0)) {}
 
   Status run(const runtime::KernelArgs& args) override {
     CUtensorMap x, gate, up, y;
@@ -121,15 +141,11 @@ class LinearSwiglu final : public runtime::Kernel {
     DIF_TRY(map(up, args.in[up_.input].buffer, up_.offset, sizes_.columns, sizes_.depth, sizes_.depth,
                 kSwigluColumns));
     DIF_TRY(map(y, args.out[0].buffer, 0, sizes_.rows, sizes_.columns, sizes_.y_row, 64));
-    const std::int64_t row_pairs = ceil_div(sizes_.rows, 2 * kSwigluRows);
-    const std::int64_t columns = ceil_div(sizes_.columns, kSwigluColumns);
-    const std::int64_t steps = std::max<std::int64_t>(ceil_div(sizes_.depth, kSwigluDepth), 2);
-    const std::int64_t clusters = std::max(device_.facts().multiprocessors / 2, 1);
-    return kernel_.launch({2 * std::min(clusters, row_pairs * columns)},
-                          {&x, &gate, &up, &y, static_cast<std::int32_t>(row_pairs),
-                           static_cast<std::int32_t>(columns), static_cast<std::int32_t>(steps)});
+    return kernel_.launch({2 * std::min(clusters_of(device_), sizes_.tiles())},
+                          {&x, &gate, &up, &y, static_cast<std::int32_t>(sizes_.row_pairs()),
+                           static_cast<std::int32_t>(sizes_.column_tiles()),
+                           static_cast<std::int32_t>(ceil_div(sizes_.depth, kSwigluDepth))});
   }
-  std::string choice() const override { return "tiles of 128 rows, SwiGLU behind the sums"; }
 
  private:
   /// Of weights: which input of the group, and the byte where they begin.
@@ -150,9 +166,9 @@ class LinearSwiglu final : public runtime::Kernel {
     return device_.driver().checked(
         "cuTensorMapEncodeTiled",
         device_.driver().cuTensorMapEncodeTiled(
-            &result, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, buffer.pointer() + offset, extents, steps, box, each,
-            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+            &result, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, buffer.pointer() + offset, extents, steps, box,
+            each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   }
 
   CudaDevice& device_;
@@ -169,7 +185,8 @@ Result<Sizes> sizes_of(const runtime::GroupRequest& request, const Half& gate) {
   sizes.columns = y.dim(-1);
   sizes.depth = x.dim(-1);
   sizes.rows = sizes.columns == 0 ? 0 : y.numel() / sizes.columns;
-  if (sizes.rows == 0 || sizes.columns == 0 || sizes.depth == 0) return runtime::declined("it has no elements");
+  if (sizes.rows == 0 || sizes.columns == 0 || sizes.depth == 0)
+    return runtime::declined("it has no elements");
   const std::int64_t rows = x.rank() > 1 ? x.dim(-2) : 1;
   const auto row_of = [&](std::span<const plan::Pitch> pitches, std::size_t i,
                           std::int64_t width) -> Result<std::int64_t> {
@@ -178,7 +195,8 @@ Result<Sizes> sizes_of(const runtime::GroupRequest& request, const Half& gate) {
     const bool by_row = pitch.dense() || pitch.run == width || pitch.run == rows * width;
     if (!by_row || (sizes.rows != rows && steps.batch != rows * steps.row))
       return runtime::declined("its rows do not follow each other evenly");
-    if (steps.row % 8 != 0) return runtime::declined("rows of {} elements are no multiples of 16 bytes", width);
+    if (steps.row % 8 != 0)
+      return runtime::declined("rows of {} elements are no multiples of 16 bytes", width);
     return steps.row;
   };
   DIF_ASSIGN(sizes.x_row, row_of(request.in_pitches, gate.input(0), sizes.depth));
@@ -215,8 +233,12 @@ MakeResult make_linear_swiglu(const runtime::GroupRequest& request) {
   const runtime::KernelChoices* const choices = device.choices();
   const bool chosen = choices != nullptr && choices->linear != nullptr;
   if (!chosen && sizes.flop() < kLeastFlop)
-    return runtime::declined("{:.0f} GFLOP are less than {:.0f}, from where it is faster than cuBLASLt and rows",
-                             sizes.flop() * 1e-9, kLeastFlop * 1e-9);
+    return runtime::declined(
+        "{:.0f} GFLOP are less than {:.0f}, from where it is faster than cuBLASLt and rows",
+        sizes.flop() * 1e-9, kLeastFlop * 1e-9);
+  if (const double fill = fill_of(device, sizes); !chosen && fill < kLeastFill)
+    return runtime::declined("{} tiles occupy {:.0f} % of the device, and cuBLASLt has smaller ones",
+                             sizes.tiles(), 100 * fill);
   DIF_ASSIGN(const CudaKernel kernel,
              device.kernel(swiglu_text(), "multiply_swiglu", kSwigluThreads, kSwigluShared));
   return std::make_unique<LinearSwiglu>(device, kernel, sizes, gate, up);
