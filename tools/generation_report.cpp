@@ -74,7 +74,9 @@ Result<nlohmann::ordered_json> generation_document(const GenerationFacts& facts,
       document["programs"].back()["operations"] = operation_times_json(pipeline.operation_times(program));
   }
   const Decoder& decoder = pipeline.decoder();
-  document["decode"] = {{"way", decode_way_name(decoder.way())}, {"reason", decoder.reason()}};
+  document["decode"] = {{"way", decode_way_name(decoder.way())},
+                        {"reason", decoder.reason()},
+                        {"host_image_bytes", decoder.host_image_bytes()}};
   for (const DecodePart& part : decoder.parts()) {
     document["decode"]["programs"].push_back({{"name", part.program.name},
                                               {"runs", part.runs},

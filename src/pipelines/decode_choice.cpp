@@ -4,6 +4,7 @@
 
 #include "base/checked_math.h"
 #include "base/error.h"
+#include "ir/printer.h"
 #include "pipelines/chain_builder.h"
 #include "pipelines/slab_decoder.h"
 #include "pipelines/tile_decoder.h"
@@ -173,7 +174,9 @@ std::string decode_text(const Decoder& decoder) {
   }();
   switch (decoder.way()) {
     case DecodeWay::kSlabs:
-      return fmt::format("decode in slabs, {} programs run {} times: {}", decoder.parts().size(), runs,
+      return fmt::format("decode in slabs, {} programs run {} times, images of {} in host memory: {}",
+                         decoder.parts().size(), runs,
+                         ir::amount_text(static_cast<double>(decoder.host_image_bytes()), "B"),
                          decoder.reason());
     case DecodeWay::kTiles:
       if (runs == 1) return "decode in one tile, which is the whole picture: " + decoder.reason();

@@ -73,6 +73,8 @@ class Decoder {
   /// DecodeOptions::slab_bytes that gives the same slabs of the same program; 0: not in slabs.
   std::uint64_t slab_bytes() const { return slab_bytes_; }
   void set_slab_bytes(std::uint64_t bytes) { slab_bytes_ = bytes; }
+  /// Of the images that are in host memory between the parts, the most at one time.
+  std::uint64_t host_image_bytes() const { return host_image_bytes_; }
 
  protected:
   Decoder(DecodeWay way, std::string reason) : way_(way), reason_(std::move(reason)) {}
@@ -83,6 +85,7 @@ class Decoder {
                   std::span<const runtime::Binding> outputs, bool ahead = false);
   /// Of all parts. Pre: there is one.
   const std::shared_ptr<runtime::Context>& context() const { return prepared_.front()->context(); }
+  void set_host_image_bytes(std::uint64_t bytes) { host_image_bytes_ = bytes; }
 
  private:
   DecodeWay way_;
@@ -91,7 +94,7 @@ class Decoder {
   std::vector<std::unique_ptr<runtime::PreparedProgram>> prepared_;  ///< of each part
   std::function<void(const ir::Program&)> before_run_;
   bool looks_at_operations_ = false;
-  std::uint64_t slab_bytes_ = 0;
+  std::uint64_t slab_bytes_ = 0, host_image_bytes_ = 0;
 };
 
 /// The module of the reference framework that an operation belongs to; where it has none, the program's name.

@@ -70,6 +70,29 @@ bool is_read_after(const std::vector<ImageStages::Stage>& stages, std::size_t st
   return false;
 }
 
+/// Of the images between the stages, the most at one time.
+std::uint64_t image_bytes(const ImageStages& found, const SlabLayout& layout,
+                          const std::vector<SlabProgram>& slabs) {
+  const std::vector<ImageStages::Stage>& stages = found.stages();
+  ImageMemoryPlan memory;
+  std::map<ValueId, std::size_t> images;  // and their blocks
+  const auto add = [&](const std::vector<ValueId>& values) {
+    for (const ValueId image : values)
+      images[image] = memory.take(HostImage::bytes_with_margin(
+          found.program().type(image), found.row_axis(image), margin_of(slabs, image)));
+  };
+  add(found.images_before(layout.first_stage));
+  for (std::size_t stage = layout.first_stage; stage < stages.size(); ++stage) {
+    add(stages[stage].writes);
+    std::erase_if(images, [&](const auto& image) {
+      if (is_read_after(stages, stage, image.first)) return false;
+      memory.give(image.second);
+      return true;
+    });
+  }
+  return memory.most_bytes();
+}
+
 class SlabDecoder final : public Decoder {
  public:
   SlabDecoder(const ir::Program& program, const SlabLayout& layout, std::string reason)
@@ -81,6 +104,7 @@ class SlabDecoder final : public Decoder {
     DIF_TRY(add_part(std::move(first), 1, 0, prepare));
     memory_.set_context(context());
     DIF_ASSIGN(slabs_, slabs_of(*stages_, layout_));
+    set_host_image_bytes(image_bytes(*stages_, layout_, slabs_));
     for (std::size_t i = 0; i < slabs_.size(); ++i) {
       const std::size_t stage = layout_.first_stage + i;
       const auto runs =
@@ -296,32 +320,15 @@ Result<SlabLayout> choose_slabs(const ir::Program& program, std::uint64_t bytes)
 
 Result<SlabBytes> slab_bytes(const ir::Program& program, const SlabLayout& layout) {
   DIF_ASSIGN(const ImageStages found, ImageStages::find(program));
-  const std::vector<ImageStages::Stage>& stages = found.stages();
   DIF_ASSIGN(const ir::Program first, found.part_before(layout.first_stage));
-  SlabBytes bytes = {0, plan::make_plan(first).arena_bytes};
   DIF_ASSIGN(const std::vector<SlabProgram> slabs, slabs_of(found, layout));
-  ImageMemoryPlan memory;
-  std::map<ValueId, std::size_t> images;  // and their blocks
-  const auto add = [&](const std::vector<ValueId>& values) {
-    for (const ValueId image : values)
-      images[image] = memory.take(
-          HostImage::bytes_with_margin(program.type(image), found.row_axis(image), margin_of(slabs, image)));
-  };
-  add(found.images_before(layout.first_stage));
-  for (std::size_t stage = layout.first_stage; stage < stages.size(); ++stage) {
-    const SlabProgram& slab = slabs[stage - layout.first_stage];
+  SlabBytes bytes = {image_bytes(found, layout, slabs), plan::make_plan(first).arena_bytes};
+  for (const SlabProgram& slab : slabs) {
     std::uint64_t run = plan::make_plan(slab.program).arena_bytes;
-    for (const ValueId input : slab.program.inputs)  // the rows at an edge do not lie in the image
+    for (const ValueId input : slab.program.inputs)  // the rows at an edge may not lie in the image
       run = saturating_add(run, slab.program.type(input).bytes());
     bytes.run = std::max(bytes.run, run);
-    add(stages[stage].writes);
-    std::erase_if(images, [&](const auto& image) {
-      if (is_read_after(stages, stage, image.first)) return false;
-      memory.give(image.second);
-      return true;
-    });
   }
-  bytes.images = memory.most_bytes();
   return bytes;
 }
 

@@ -147,6 +147,9 @@ TEST_P(Slabs, GiveThePictureOfTheWholeDecode) {
     auto slabs = make_slab_decoder(program_, layout, "", prepare());
     ASSERT_TRUE(slabs) << slabs.error().message;
     EXPECT_EQ((*slabs)->parts().size(), layout.rows.size() + 1);
+    const auto planned = slab_bytes(program_, layout);
+    ASSERT_TRUE(planned) << planned.error().message;
+    EXPECT_EQ((*slabs)->host_image_bytes(), planned->images);
     const std::vector<float> image = image_of(**slabs);
     EXPECT_LT(relative_l2(image, expected), most) << "from stage " << layout.first_stage;
     EXPECT_EQ(image_of(**slabs), image) << "a second picture";

@@ -83,6 +83,7 @@ TEST_F(Generate, DecodesInTheWayThatIsAskedAndRecordsIt) {
   EXPECT_EQ(report.at("decode").at("way"), "slabs");
   EXPECT_EQ(report.at("decode").at("reason"), "as asked");
   EXPECT_GT(report.at("decode").at("programs").size(), 2U);
+  EXPECT_GE(report.at("decode").at("host_image_bytes"), 16 * 32 * 3 * sizeof(float));
   EXPECT_NE(succeed("difplan", {"show", "plans/decode.difplan"}).find("decode slabs"), std::string::npos);
   const auto tiles = drawn(
       "tiles.png", request + Arguments{"--decode", "tiles", "--tile-size", "16", "--tile-overlap", "0"});

@@ -2,6 +2,7 @@
 /// compiled kernels are found again. Values are the business of tests/conformance.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -14,6 +15,7 @@
 #include "ops/gather_rows/gather_rows.op.h"
 #include "ops/linear/linear.op.h"
 #include "runtime/executor.h"
+#include "runtime/session.h"
 #include "runtime/test_programs.h"
 #include "tests/conformance/random.h"
 #include "tests/support/paths.h"
@@ -435,6 +437,44 @@ TEST(CudaStreaming, StreamedWeightsGiveTheBitsOfResidentOnes) {
       }
       EXPECT_GT(device->counters().graph_launches, 2U) << "graphs between the streamed weights";
     }
+}
+
+TEST(CudaHostMemory, RunsAheadHaveTheirOutputsOnceTheNextOneIsBack) {
+  constexpr std::int64_t kNumbers = 2 << 20, kRuns = 6;
+  constexpr std::size_t kBytes = kNumbers * sizeof(float);
+  const ir::TensorType type = {DType::kF32, {kNumbers}};
+  ir::Builder b("double");
+  const ir::Value x = b.input("x", type);
+  b.output("y", ops::add(b, x, x));
+  const auto context = runtime::test::open("cuda");
+  ASSERT_NE(context, nullptr);
+  const auto prepared = runtime::test::prepare(context, runtime::test::finish(b));
+  ASSERT_NE(prepared, nullptr);
+  auto in = runtime::HostMemory::create(context, kRuns * kBytes),
+       out = runtime::HostMemory::create(context, kRuns * kBytes);
+  ASSERT_TRUE(in) << in.error().message;
+  ASSERT_TRUE(out) << out.error().message;
+  const std::span xs(reinterpret_cast<float*>(in->data()), kRuns * kNumbers),
+      ys(reinterpret_cast<float*>(out->data()), kRuns * kNumbers);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i);
+  const auto run = [&](std::int64_t i) {
+    const std::array inputs = {runtime::Binding::of(type, {in->data() + i * kBytes, kBytes})};
+    const std::array outputs = {runtime::Binding::of(type, {out->data() + i * kBytes, kBytes})};
+    return prepared->run(inputs, outputs, {.ahead = i + 1 < kRuns});
+  };
+  const auto before = prepared->launches();
+  ASSERT_TRUE(before);
+  for (std::int64_t i = 0; i < kRuns; ++i) {
+    const Status status = run(i);
+    ASSERT_TRUE(status) << status.error().message;
+    for (std::int64_t k = std::max<std::int64_t>(i - 1, 0) * kNumbers; k < i * kNumbers; ++k)
+      ASSERT_EQ(ys[static_cast<std::size_t>(k)], 2 * static_cast<float>(k)) << "run " << i;
+  }
+  EXPECT_EQ(ys.back(), 2 * static_cast<float>(kRuns * kNumbers - 1));
+  const auto after = prepared->launches();
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->since(*before).copies, 2U * kRuns + 2)
+      << "from that memory, out of the arena, to that memory";
 }
 
 TEST(CudaMemory, TheCapIsNeverPassed) {
