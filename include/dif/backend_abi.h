@@ -261,8 +261,8 @@ enum {
   DIF_RUN_CHECK_OPERATIONS = 1u,
   /* `run` alone: it may return before its outputs are complete, where all of them are in memory of
    * host_allocate. They are once the next run of the context returns, which may be of another program, or its
-   * program is destroyed. Until then the caller leaves alone inputs and outputs that are in such memory; other
-   * memory is free as always. The next call says what failed. Since 1.4. */
+   * program is destroyed. Until then the caller leaves alone inputs and outputs that are in such memory;
+   * other memory is free as always. The next call says what failed. Since 1.4. */
   DIF_RUN_AHEAD = 2u
 };
 
