@@ -34,9 +34,10 @@ struct Program {
   }
 };
 
-/// With what Hopper alone has: its matrix instructions and registers that move between warps.
-std::string architecture(int capability) {
-  return fmt::format("--gpu-architecture=sm_{}{}", capability, capability == 90 ? "a" : "");
+/// With what Hopper alone has where a text uses it: the matrix instructions of its warpgroups.
+std::string architecture(const std::string& text, int capability) {
+  const bool of_one_kind = text.find("wgmma.") != std::string::npos;
+  return fmt::format("--gpu-architecture=sm_{}{}", capability, of_one_kind ? "a" : "");
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ std::string architecture(int capability) {
 io::CacheKey compile_key(const CompilerApi& api, const std::string& text, int capability) {
   io::CacheKey key("cuda-kernels", 1);
   key.add("compiler", fmt::format("NVRTC {}.{}", api.major, api.minor))
-      .add("architecture", architecture(capability));
+      .add("architecture", architecture(text, capability));
   for (const char* option : kOptions) key.add("option", option);
   key.add("text", text);
   return key;
@@ -55,7 +56,7 @@ Result<std::vector<std::byte>> compile(const CompilerApi& api, const std::string
   nvrtcResult code = api.nvrtcCreateProgram(&program.handle, text.c_str(), "kernel.cu", 0, nullptr, nullptr);
   if (code != NVRTC_SUCCESS)
     return fail(ErrorCode::kInternal, "nvrtcCreateProgram failed with {}", api.nvrtcGetErrorString(code));
-  const std::string target = architecture(capability);
+  const std::string target = architecture(text, capability);
   std::vector<const char*> options(kOptions.begin(), kOptions.end());
   options.push_back(target.c_str());
   code = api.nvrtcCompileProgram(program.handle, static_cast<int>(options.size()), options.data());

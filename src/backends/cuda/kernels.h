@@ -27,7 +27,8 @@ MakeResult make_matmul_linear(const KernelRequest& request);
 MakeResult make_tiled_linear(const KernelRequest& request);
 
 /// Products without bias with SwiGLU behind them: silu(x gate^T) * (x up^T), where gate and up are two
-/// weights or rows of one. For compute capability 9.0, in bf16; by itself only where it is faster.
+/// weights or rows of one. For compute capability 9.0, in bf16, where the caller chose it for one of the
+/// products.
 MakeResult make_linear_swiglu(const runtime::GroupRequest& request);
 /// The operations of each, ascending: what make_linear_swiglu may be asked for.
 std::vector<std::vector<ir::OpId>> find_linear_swiglus(const ir::Program& program);
