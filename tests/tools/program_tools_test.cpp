@@ -447,9 +447,11 @@ TEST_F(ProgramTools, RunRefusesAnAlgorithmWhereTheKernelHasNone) {
     const std::string number = operation.at("operation").dump();
     fail("difrun", decode({"--backend", "reference", "--select-linear-algorithm", number + ":0"}), 2,
          is_linear ? "kernel reference has no algorithms to choose from" : "is conv2d, not linear");
-    if (is_linear)
-      fail("difrun", decode({"--backend", "null", "--tune-linear", number}), 2,
-           "this backend computes nothing, there are no algorithms to choose from");
+    if (!is_linear) continue;
+    fail("difrun", decode({"--backend", "reference", "--fuse-linear-swiglu", number}), 2,
+         "this backend has no kernel of a product with SwiGLU");
+    fail("difrun", decode({"--backend", "null", "--tune-linear", number}), 2,
+         "this backend computes nothing, there are no algorithms to choose from");
   }
 }
 
