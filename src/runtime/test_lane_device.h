@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -83,13 +84,13 @@ class LaneDevice final : public Device {
     std::free(memory);
   }
   Status upload_later(Lane lane, BufferView to, const void* pinned, std::uint64_t bytes) override {
-    if (copies_until_failure-- == 0) return fail(ErrorCode::kUnavailable, "the device is gone");
+    DIF_TRY(count_copy());
     uploaded_bytes += bytes;
     submit(lane, [=] { std::memcpy(to.pointer(), pinned, bytes); });
     return ok();
   }
   Status download_later(Lane lane, void* pinned, BufferView from, std::uint64_t bytes) override {
-    if (copies_until_failure-- == 0) return fail(ErrorCode::kUnavailable, "the device is gone");
+    DIF_TRY(count_copy());
     submit(lane, [=] { std::memcpy(pinned, from.pointer(), bytes); });
     return ok();
   }
@@ -117,8 +118,9 @@ class LaneDevice final : public Device {
       lanes_[index(lane)].push_back({std::move(work), {}});
   }
 
-  std::uint64_t cap = 0, most_held = 0, pinned_limit = UINT64_MAX, uploaded_bytes = 0;
-  std::int64_t copies_until_failure = -1;
+  std::uint64_t cap = 0, most_held = 0, pinned_limit = UINT64_MAX;
+  std::atomic<std::uint64_t> uploaded_bytes = 0;  ///< of both threads
+  std::atomic<std::int64_t> copies_until_failure = -1;
   bool records = false;
   int recordings = 0, replays = 0, looks = 0;
 
@@ -181,6 +183,10 @@ class LaneDevice final : public Device {
     std::vector<std::function<void()>> noted;
   };
 
+  Status count_copy() {
+    if (copies_until_failure-- == 0) return fail(ErrorCode::kUnavailable, "the device is gone");
+    return ok();
+  }
   static std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
   Place record(Lane lane) {
     const std::lock_guard lock(mutex_);

@@ -443,11 +443,12 @@ TEST_F(Weights, WhatCannotBeKeptOrChosenIsRefused) {
 // --- steps ahead -----------------------------------------------------------------------------------------
 
 LaneDevice* g_lanes = nullptr;
+Lane g_eager = Lane::kRun;  ///< of the next device
 
 constexpr BackendDefinition kLanes = {
     .name = "lanes",
     .create_device = [](const DeviceOptions& options) -> Result<std::unique_ptr<Device>> {
-      auto device = std::make_unique<LaneDevice>();
+      auto device = std::make_unique<LaneDevice>(g_eager);
       device->cap = options.cap_bytes;
       g_lanes = device.get();
       return device;
@@ -588,11 +589,15 @@ TEST_F(StreamedLoop, ALoopThatIsStoppedBetweenStagesCanBeRepeated) {
 }
 
 /// Runs whose inputs and outputs are in host memory of the context; run i begins with x = i.
-class RunsAhead : public StreamedLoop, public ::testing::WithParamInterface<int> {
+class RunsAhead : public StreamedLoop, public ::testing::WithParamInterface<std::tuple<int, Lane>> {
  protected:
   static constexpr int kRuns = 4;
 
-  RunsAhead() { n_resident = GetParam(); }
+  RunsAhead() {
+    n_resident = std::get<int>(GetParam());
+    g_eager = std::get<Lane>(GetParam());
+  }
+  ~RunsAhead() override { g_eager = Lane::kRun; }
   void SetUp() override {
     StreamedLoop::SetUp();
     for (float*& block : blocks) {
@@ -648,10 +653,11 @@ TEST_P(RunsAhead, AreWaitedForByWhateverComesNext) {
   expect_output(2);
 }
 
-TEST_P(RunsAhead, LeaveMemoryAloneOnceOneHasFailed) {
+TEST_P(RunsAhead, LeaveMemoryAloneOnceOneWasStopped) {
   ASSERT_EQ(run_once(0, DIF_RUN_AHEAD), DIF_OK) << text;
-  g_lanes->copies_until_failure = 0;
-  EXPECT_EQ(run_once(1, DIF_RUN_AHEAD), DIF_ERROR_UNAVAILABLE) << text;
+  polls_until_cancelled = 0;
+  EXPECT_EQ(run_once(1, DIF_RUN_AHEAD), DIF_ERROR_CANCELLED) << text;
+  polls_until_cancelled = INT32_MAX;
   std::fill(output(0), output(kRuns), 7.0f);
   ASSERT_EQ(run_once(2, DIF_RUN_AHEAD), DIF_OK) << text;
   ASSERT_EQ(run_once(3, 0), DIF_OK) << text;
@@ -678,7 +684,9 @@ TEST_P(RunsAhead, NeedMemoryOfTheContextAndElseReturnWhenTheyAreComplete) {
   EXPECT_EQ(before - report.pinned_host_bytes, kRuns * kBytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(ResidentAndStreamed, RunsAhead, ::testing::Values(kWeights, 6));
+INSTANTIATE_TEST_SUITE_P(ResidentAndStreamed, RunsAhead,
+                         ::testing::Combine(::testing::Values(kWeights, 6),
+                                            ::testing::Values(Lane::kRun, Lane::kCopy)));
 
 }  // namespace
 }  // namespace dif::runtime
