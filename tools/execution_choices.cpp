@@ -63,7 +63,8 @@ ExecutionChoices::ExecutionChoices(CLI::App& app, const Names& names) : names_(n
                                   "constant that stays on the device, before all others, by name or number")
                        ->allow_extra_args(false));
   app.add_option("--cudnn-attention-heuristic", heuristic_,
-                 "how cuDNN looks for attention's kernel: a (as it is), b, fallback")
+                 "how cuDNN looks for attention's kernel: a (as it is), b, fallback; autotune measures what "
+                 "all of them find")
       ->check(CLI::IsMember({"a", "b", "fallback", "autotune"}));
 }
 
@@ -72,10 +73,6 @@ Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& p
   runtime::ExecutionOptions result;
   if (persists_ && cache_folder.empty())
     return invalid_input("--persist-linear-heuristics: there is no cache folder; name one with --cache-dir");
-  if (heuristic_ == "autotune")
-    return invalid_input(
-        "--cudnn-attention-heuristic autotune: this version does not measure cuDNN's plans; a, b and "
-        "fallback choose how one is found");
   for (const std::string& text : selected_) {
     DIF_ASSIGN(const runtime::LinearChoice choice, parse_selection(text));
     result.linears.push_back(choice);
@@ -103,6 +100,7 @@ Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& p
   if (heuristic_ == "a") result.attention = AttentionHeuristic::kA;
   if (heuristic_ == "b") result.attention = AttentionHeuristic::kB;
   if (heuristic_ == "fallback") result.attention = AttentionHeuristic::kFallback;
+  if (heuristic_ == "autotune") result.attention = AttentionHeuristic::kAutotune;
   return result;
 }
 

@@ -171,7 +171,8 @@ enum { /* how an attention library's kernel is found */
        DIF_ATTENTION_DEFAULT = 0,
        DIF_ATTENTION_A = 1,
        DIF_ATTENTION_B = 2,
-       DIF_ATTENTION_FALLBACK = 3
+       DIF_ATTENTION_FALLBACK = 3,
+       DIF_ATTENTION_AUTOTUNE = 4 /* the fastest of what all of them find, measured; since 1.4 */
 };
 
 enum {

@@ -113,7 +113,7 @@ Result<ExecutionOptions> from_abi(const dif_execution_options& execution) {
                          sizeof(execution));
   if ((execution.flags & ~(DIF_EXECUTION_MORE_ALGORITHMS | DIF_EXECUTION_STREAM_WEIGHTS)) != 0)
     return invalid_input("execution flags {:#x} are unknown", execution.flags);
-  if (execution.attention > DIF_ATTENTION_FALLBACK)
+  if (execution.attention > DIF_ATTENTION_AUTOTUNE)
     return invalid_input("the attention heuristic {} is unknown", execution.attention);
   if ((execution.n_linears != 0 && execution.linears == nullptr) ||
       (execution.n_resident_constants != 0 && execution.resident_constants == nullptr))

@@ -20,8 +20,8 @@ struct LinearChoice {
   friend bool operator==(const LinearChoice&, const LinearChoice&) = default;
 };
 
-/// How an attention library finds its kernel.
-enum class AttentionHeuristic : std::uint8_t { kDefault, kA, kB, kFallback };
+/// How an attention library finds its kernel; autotune: the fastest of all, measured.
+enum class AttentionHeuristic : std::uint8_t { kDefault, kA, kB, kFallback, kAutotune };
 
 /// Decisions that the caller takes instead of the backend. Results may differ by rounding.
 struct ExecutionOptions {

@@ -403,7 +403,6 @@ TEST_F(ProgramTools, RunRefusesChoicesThatTheProgramDoesNotHave) {
   refuse({"--resident-streamed-constant", ""},
          "error: --resident-streamed-constant: expected a name, found \"\"");
   refuse({"--persist-linear-heuristics", "--no-cache"}, "there is no cache folder");
-  refuse({"--cudnn-attention-heuristic", "autotune"}, "does not measure cuDNN's plans");
   refuse({"--cudnn-attention-heuristic", "c"}, "--cudnn-attention-heuristic");
   refuse({"--pinned-io", "--streamed-pinned-budget-mib", "128"}, "of inputs and outputs beside 128 MiB");
   EXPECT_FALSE(files().contains("a.diftensor"));

@@ -1,6 +1,8 @@
 #include "backends/cuda/cudnn_graph.h"
 
 #include <exception>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -93,15 +95,21 @@ std::vector<fe::HeurMode_t> modes(runtime::AttentionHeuristic heuristic) {
   return kBestFirst;
 }
 
-/// Plans whose sums have one order, best first.
+/// Lists plans, best first.
+Status list_plans(cudnnHandle_t handle, fe::graph::Graph& graph, const std::vector<fe::HeurMode_t>& modes,
+                  const std::vector<fe::NumericalNote_t>& without) {
+  DIF_TRY(accepted(graph.validate()));
+  DIF_TRY(accepted(graph.build_operation_graph(handle)));
+  DIF_TRY(accepted(graph.create_execution_plans(modes)));
+  graph.deselect_numeric_notes(without);
+  return accepted(graph.check_support());
+}
+
+/// The first plan that builds.
 Result<std::unique_ptr<DnnGraph>> build(cudnnHandle_t handle, std::shared_ptr<fe::graph::Graph> graph,
                                         const std::vector<fe::HeurMode_t>& modes,
                                         const std::vector<fe::NumericalNote_t>& without) {
-  DIF_TRY(accepted(graph->validate()));
-  DIF_TRY(accepted(graph->build_operation_graph(handle)));
-  DIF_TRY(accepted(graph->create_execution_plans(modes)));
-  graph->deselect_numeric_notes(without);
-  DIF_TRY(accepted(graph->check_support()));
+  DIF_TRY(list_plans(handle, *graph, modes, without));
   DIF_TRY(accepted(graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE)));
   return built(handle, std::move(graph));
 }
@@ -113,6 +121,33 @@ std::shared_ptr<fe::graph::Graph> new_graph(DType dtype) {
       .set_compute_data_type(fe::DataType_t::FLOAT);
   return graph;
 }
+
+std::shared_ptr<fe::graph::Graph> attention_graph(const AttentionShape& s) {
+  const auto graph = new_graph(s.dtype);
+  // cuDNN names axes [B, H, S, D]; in memory they lie as [B, S, H, D].
+  const auto operand = [&](std::int64_t id, const char* name, std::int64_t positions, std::int64_t heads,
+                           std::int64_t width, const RowSteps& steps) {
+    return tensor(id, name, {s.batches, heads, positions, width}, {steps.batch, width, steps.row, 1});
+  };
+  const auto q = graph->tensor(operand(0, "q", s.queries, s.heads, s.width, s.q));
+  const auto k = graph->tensor(operand(1, "k", s.keys, s.key_heads, s.width, s.k));
+  const auto v = graph->tensor(operand(2, "v", s.keys, s.key_heads, s.value_width, s.v));
+  auto settings =
+      fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(s.scale);
+  if (s.causal) settings.set_causal_mask(true);
+  if (s.bias_row != 0)  // one row for all heads and queries
+    settings.set_bias(
+        graph->tensor(tensor(4, "bias", {s.batches, 1, 1, s.keys}, {s.bias_row, s.bias_row, s.bias_row, 1})
+                          .set_data_type(fe::DataType_t::FLOAT)));
+  auto [y, stats] = graph->sdpa(q, k, v, settings);
+  y->set_output(true)
+      .set_uid(3)
+      .set_dim({s.batches, s.heads, s.queries, s.value_width})
+      .set_stride({s.y.batch, s.value_width, s.y.row, 1});
+  return graph;
+}
+
+const std::vector<fe::NumericalNote_t> kNotOfOneOrder = {fe::NumericalNote_t::NONDETERMINISTIC};
 
 }  // namespace
 
@@ -134,29 +169,33 @@ void destroy_dnn_handle(void* handle) {
 
 Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionShape& s) {
   return guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
-    const auto graph = new_graph(s.dtype);
-    // cuDNN names axes [B, H, S, D]; in memory they lie as [B, S, H, D].
-    const auto operand = [&](std::int64_t id, const char* name, std::int64_t positions, std::int64_t heads,
-                             std::int64_t width, const RowSteps& steps) {
-      return tensor(id, name, {s.batches, heads, positions, width}, {steps.batch, width, steps.row, 1});
-    };
-    const auto q = graph->tensor(operand(0, "q", s.queries, s.heads, s.width, s.q));
-    const auto k = graph->tensor(operand(1, "k", s.keys, s.key_heads, s.width, s.k));
-    const auto v = graph->tensor(operand(2, "v", s.keys, s.key_heads, s.value_width, s.v));
-    auto settings =
-        fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(false).set_attn_scale(s.scale);
-    if (s.causal) settings.set_causal_mask(true);
-    if (s.bias_row != 0)  // one row for all heads and queries
-      settings.set_bias(
-          graph->tensor(tensor(4, "bias", {s.batches, 1, 1, s.keys}, {s.bias_row, s.bias_row, s.bias_row, 1})
-                            .set_data_type(fe::DataType_t::FLOAT)));
-    auto [y, stats] = graph->sdpa(q, k, v, settings);
-    y->set_output(true)
-        .set_uid(3)
-        .set_dim({s.batches, s.heads, s.queries, s.value_width})
-        .set_stride({s.y.batch, s.value_width, s.y.row, 1});
-    return build(static_cast<cudnnHandle_t>(handle), graph, modes(s.heuristic),
-                 {fe::NumericalNote_t::NONDETERMINISTIC});
+    return build(static_cast<cudnnHandle_t>(handle), attention_graph(s), modes(s.heuristic), kNotOfOneOrder);
+  });
+}
+
+Result<std::vector<std::unique_ptr<DnnGraph>>> build_attentions(void* handle, const AttentionShape& s,
+                                                                std::size_t most) {
+  using Plans = std::vector<std::unique_ptr<DnnGraph>>;
+  const auto cudnn = static_cast<cudnnHandle_t>(handle);
+  const std::vector<fe::HeurMode_t> all = {fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK};
+  return guarded([&]() -> Result<Plans> {
+    const auto listed = attention_graph(s);
+    DIF_TRY(list_plans(cudnn, *listed, all, kNotOfOneOrder));
+    Plans plans;
+    std::set<std::string> names;
+    for (std::int64_t i = 0; i < listed->get_execution_plan_count() && plans.size() < most; ++i) {
+      std::string name;
+      if (listed->get_plan_name_at_index(i, name).is_bad() || !names.insert(name).second) continue;
+      auto plan = guarded([&]() -> Result<std::unique_ptr<DnnGraph>> {
+        const auto graph = attention_graph(s);  // which keeps one plan
+        DIF_TRY(list_plans(cudnn, *graph, all, kNotOfOneOrder));
+        DIF_TRY(accepted(graph->build_plan_at_index(cudnn, i)));
+        return built(cudnn, graph);
+      });
+      if (plan) plans.push_back(std::move(*plan));
+    }
+    if (plans.empty()) return runtime::declined("cuDNN builds none of {} plans", names.size());
+    return plans;
   });
 }
 

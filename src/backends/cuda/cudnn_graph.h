@@ -20,9 +20,17 @@ namespace dif::cuda {
 Result<void*> create_dnn_handle(const DnnLibrary& library, CUstream stream);
 void destroy_dnn_handle(void* handle);
 
+/// How a plan was found to be the fastest of several.
+struct PlanMeasurement {
+  std::uint32_t rank = 0, plans = 0;  ///< 0 plans: it was not measured
+  float microseconds = 0, first_microseconds = 0;
+};
+
 /// One built plan of cuDNN.
 class DnnGraph {
  public:
+  PlanMeasurement measured;
+
   virtual ~DnnGraph() = default;
   virtual std::uint64_t workspace_bytes() const = 0;
   /// `tensors` in the order of the function that made the graph.
@@ -49,6 +57,10 @@ struct AttentionShape {
 /// q, k, v, y, each [B, S, H, D], then what is added to scores, where there is such. Errors: Declined (cuDNN
 /// has no engine, in its words).
 Result<std::unique_ptr<DnnGraph>> build_attention(void* handle, const AttentionShape& shape);
+/// The plans of all heuristics, each once, a's first in front, one to `most` of them; whatever `heuristic`
+/// says.
+Result<std::vector<std::unique_ptr<DnnGraph>>> build_attentions(void* handle, const AttentionShape& shape,
+                                                                std::size_t most);
 
 struct ConvolutionShape {
   DType dtype = DType::kF32;

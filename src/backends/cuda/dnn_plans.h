@@ -10,6 +10,8 @@
 
 namespace dif::cuda {
 
+class CudaDevice;
+
 /// cuDNN on one device, and the plans that were found there. Finding one takes tens of milliseconds: kernels
 /// of one shape share it while one of them lives, and the cache keeps it for the next process, compiled
 /// kernel included.
@@ -23,8 +25,8 @@ class DnnPlans {
   DnnPlans& operator=(const DnnPlans&) = delete;
   ~DnnPlans();
 
-  /// As build_attention and build_convolution.
-  Result<std::shared_ptr<DnnGraph>> attention(const AttentionShape& shape);
+  /// As build_attention and build_convolution; with AttentionHeuristic::kAutotune as fastest_attention.
+  Result<std::shared_ptr<DnnGraph>> attention(CudaDevice& device, const AttentionShape& shape);
   Result<std::shared_ptr<DnnGraph>> convolution(const ConvolutionShape& shape);
 
  private:

@@ -12,6 +12,7 @@
 #include "backends/cuda/row_steps.h"
 #include "backends/cuda/testing_programs.h"
 #include "ops/add/add.op.h"
+#include "ops/attention/attention.op.h"
 #include "ops/gather_rows/gather_rows.op.h"
 #include "ops/linear/linear.op.h"
 #include "runtime/executor.h"
@@ -311,6 +312,40 @@ TEST(CudaMatmulChoice, IsMeasuredOnceAndFoundAgain) {
     EXPECT_EQ(device->counters().launches == 0, again) << "random operands are made for a measurement alone";
     first = choice;
     ASSERT_TRUE(on_gpu.run());
+  }
+}
+
+TEST(CudaAttentionChoice, IsMeasuredOnRequestAndFoundAgain) {
+  const test::ScratchDir folder;
+  runtime::DeviceOptions options;
+  options.cache_folder = folder.path().string();
+  ir::Builder b("attention");
+  const ir::Value q = b.input("q", {DType::kBF16, {1, 512, 8, 128}}),
+                  k = b.input("k", {DType::kBF16, {1, 512, 2, 128}}),
+                  v = b.input("v", {DType::kBF16, {1, 512, 2, 128}});
+  const ir::Value mask = b.input("mask", {DType::kBool, {1, 512}});
+  b.output("y", ops::attention(b, q, k, v, mask, true, 0.0884f));
+  const ir::Program program = runtime::test::finish(b);
+  std::string first;
+  for (const bool again : {false, true}) {
+    const auto device = open_device(options);
+    ASSERT_NE(device, nullptr);
+    runtime::SharedArena arena(*device);
+    runtime::ExecutorOptions how = {kernel_list(), true, {}};
+    how.execution.attention = runtime::AttentionHeuristic::kAutotune;
+    const auto executor = runtime::Executor::prepare(program, {}, *device, arena, how);
+    ASSERT_TRUE(executor) << executor.error().message;
+    const std::string& details = (*executor)->report().details;
+    EXPECT_NE(details.find("cudnn_attention"), std::string::npos) << "a mask is no reason to decline";
+    const std::size_t at = details.find("\"choice\":");
+    ASSERT_NE(at, std::string::npos) << details;
+    const std::string choice = details.substr(at, details.find('}', at) - at);
+    EXPECT_NE(choice.find("plans"), std::string::npos) << choice;
+    if (again) {
+      EXPECT_EQ(choice, first);
+    }
+    EXPECT_EQ(device->counters().launches == 0, again) << "random operands are made for a measurement alone";
+    first = choice;
   }
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backends/cuda/attention_choice.h"
 #include "backends/cuda/dnn_plans.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/matmul.h"
@@ -108,6 +109,7 @@ class DnnAttention final : public runtime::Kernel {
     return align_up(graph_->workspace_bytes(), kLine) + bias_bytes() +
            static_cast<std::uint64_t>(s_.batches) * sizeof(std::int32_t);
   }
+  std::string choice() const override { return reason_of(graph_->measured); }
 
  private:
   static constexpr std::uint64_t kLine = 256;
@@ -251,6 +253,13 @@ class MatmulAttention final : public runtime::Kernel {
 
   std::uint64_t workspace_bytes() const override {
     return score_bytes() + probability_bytes() + kMatmulWorkspace;
+  }
+
+  std::string choice() const override {
+    const std::string &scores = whole_.scores.choice(), &values = whole_.values.choice();
+    if (scores.empty() && values.empty()) return {};
+    return fmt::format("scores: {}; values: {}", scores.empty() ? "not measured" : scores,
+                       values.empty() ? "not measured" : values);
   }
 
  private:
@@ -483,22 +492,23 @@ MakeResult make_dnn_attention(const KernelRequest& request) {
   const runtime::KernelChoices* const choices = device_of(request.device).choices();
   const auto heuristic = choices == nullptr ? runtime::AttentionHeuristic::kDefault : choices->attention;
   DIF_ASSIGN(DnnPlans* const dnn, device_of(request.device).dnn());
-  DIF_ASSIGN(auto graph, dnn->attention({.dtype = op.in(0).dtype,
-                                         .batches = s.batches,
-                                         .queries = s.queries,
-                                         .keys = s.keys,
-                                         .heads = s.heads,
-                                         .key_heads = s.key_heads,
-                                         .width = s.width,
-                                         .value_width = s.value_width,
-                                         .causal = op.flag("causal"),
-                                         .scale = op.f32("scale"),
-                                         .bias_row = op.has(3) ? DnnAttention::bias_row(s) : 0,
-                                         .heuristic = heuristic,
-                                         .q = s.q,
-                                         .k = s.k,
-                                         .v = s.v,
-                                         .y = s.y}));
+  DIF_ASSIGN(auto graph,
+             dnn->attention(device_of(request.device), {.dtype = op.in(0).dtype,
+                                                        .batches = s.batches,
+                                                        .queries = s.queries,
+                                                        .keys = s.keys,
+                                                        .heads = s.heads,
+                                                        .key_heads = s.key_heads,
+                                                        .width = s.width,
+                                                        .value_width = s.value_width,
+                                                        .causal = op.flag("causal"),
+                                                        .scale = op.f32("scale"),
+                                                        .bias_row = op.has(3) ? DnnAttention::bias_row(s) : 0,
+                                                        .heuristic = heuristic,
+                                                        .q = s.q,
+                                                        .k = s.k,
+                                                        .v = s.v,
+                                                        .y = s.y}));
   auto kernel = std::make_unique<DnnAttention>(request);
   DIF_TRY(kernel->prepare(device_of(request.device), std::move(graph)));
   return kernel;
