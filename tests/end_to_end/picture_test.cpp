@@ -32,7 +32,9 @@ double likeness(const io::Image& a, const io::Image& b) {
 }
 
 /// Prompts [first, first + count) of the grid, drawn with `settings`, against the reference's pictures.
-/// `bound`: dB; unlike pictures of the grid have 4 to 16.
+/// `bound`: dB; unlike pictures of the grid have 4 to 16. In bf16 the soccer ball, whose pattern of patches
+/// turns with the least rounding, has 24.3 on an H200 and 26.1 on a CPU, and 24.5 when diffusers draws it in
+/// bf16; the others have 34.9 and more on a CPU.
 void expect_grid_pictures(GenerationSettings settings, std::size_t first, std::size_t count, double bound) {
   const auto model = value_of(frontends::open_model(model_dir()));
   const auto context = test_context();
@@ -62,7 +64,7 @@ void expect_grid_pictures(GenerationSettings settings, std::size_t first, std::s
 TEST(Picture, EveryPromptOfTheGridGivesItsPictureInBf16) {
   GenerationSettings settings;
   settings.dtype = DType::kBF16;
-  expect_grid_pictures(settings, 0, 24, 25);
+  expect_grid_pictures(settings, 0, 24, 22);
 }
 
 TEST(Picture, AFewPromptsOfTheGridGiveTheirPicturesInF32) {
