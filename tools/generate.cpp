@@ -210,7 +210,7 @@ class Generate {
 
   Status take_digest() {
     if (!digest_) return ok();
-    DIF_ASSIGN(model_digest_, digest_->get());
+    DIF_ASSIGN(model_digest_, digest_->get(cli::stop_requested));
     digest_.reset();
     return ok();
   }

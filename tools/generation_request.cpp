@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/dtype_options.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/tool.h"
 #include "io/png.h"
@@ -183,7 +184,7 @@ Status GenerationRequest::take_from_picture(const Model& model,
   settings.decode = {*decode_way_from_name(record.decode), record.tile_size, record.tile_overlap,
                      static_cast<std::uint64_t>(record.slab_bytes)};
   seed = record.seed;
-  DIF_ASSIGN(const std::string digest, model_digest(model, cache_));
+  DIF_ASSIGN(const std::string digest, BackgroundDigest(model, cache_).get(cli::stop_requested));
   if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
     cli::print_warning(fmt::format("{} was made with another model ({}), this one is {}", options_.from,
                                    record.model_name, model.name()));

@@ -61,4 +61,11 @@ BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore
   }
 }
 
+Result<std::string> BackgroundDigest::get(const std::function<bool()>& stopped) {
+  constexpr std::chrono::milliseconds kPause(50);
+  while (digest_.wait_for(kPause) == std::future_status::timeout)
+    if (stopped()) return fail(ErrorCode::kCancelled, "stopped before the model's digest was computed");
+  return digest_.get();
+}
+
 }  // namespace dif

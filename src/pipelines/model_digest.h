@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <stop_token>
 #include <string>
@@ -28,8 +29,8 @@ class BackgroundDigest {
   BackgroundDigest& operator=(const BackgroundDigest&) = delete;
   ~BackgroundDigest() { stop_.request_stop(); }
 
-  /// Waits for it. Pre: called once.
-  Result<std::string> get() { return digest_.get(); }
+  /// Waits for it, or until `stopped` says so. Pre: called once. Errors also: Cancelled.
+  Result<std::string> get(const std::function<bool()>& stopped);
 
  private:
   std::stop_source stop_;

@@ -79,14 +79,17 @@ TEST(ModelDigest, IsReadOnceWhileTheFilesStayAsTheyAre) {
   EXPECT_EQ(f.digest("cache"), std::pair(other, 1)) << "same size, same modification time, other change time";
 }
 
-TEST(BackgroundDigest, IsThatOfTheModelAndStopsReadingWhenNobodyWantsIt) {
+TEST(BackgroundDigest, IsThatOfTheModelAndStopsReadingWhenNobodyWantsItOrTheUserHadEnough) {
   const Fixture fixture;
   fixture.write("weights", 1);
   OneFile model(fixture.path);
   io::CacheStore store("");
-  EXPECT_EQ(BackgroundDigest(model, store).get().value_or(""), fixture.digest("").first);
+  EXPECT_EQ(BackgroundDigest(model, store).get([] { return false; }).value_or(""), fixture.digest("").first);
   model.reads_until_stopped = true;
-  const BackgroundDigest unwanted(model, store);
+  { const BackgroundDigest unwanted(model, store); }
+  const auto stopped = BackgroundDigest(model, store).get([] { return true; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 
 }  // namespace
