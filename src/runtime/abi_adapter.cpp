@@ -237,7 +237,10 @@ dif_backend_api common_api(const BackendDefinition& definition) {
   api.context_destroy = [](dif_context* context) { delete context; };
   api.prepare = [](dif_context* context, const dif_prepare_options* options, dif_prepared** prepared,
                    dif_error* error) {
-    return guarded(error, [&] { return prepare_program(*context, options, prepared); });
+    return guarded(error, [&]() -> Status {
+      DIF_TRY(settle(*context));  // the shared memory may move
+      return prepare_program(*context, options, prepared);
+    });
   };
   api.prepared_destroy = [](dif_prepared* prepared) {
     static_cast<void>(settle(*prepared->context));

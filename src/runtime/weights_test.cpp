@@ -648,6 +648,12 @@ TEST_P(RunsAhead, AreWaitedForByWhateverComesNext) {
   ASSERT_EQ(run(2), DIF_OK) << text;
   expect_steps(2);
   expect_output(1);
+  ASSERT_EQ(run_once(3, DIF_RUN_AHEAD), DIF_OK) << text;
+  dif_prepare_options no_program = {};
+  no_program.struct_size = sizeof(no_program);
+  dif_prepared* none = nullptr;
+  EXPECT_EQ(api.prepare(context, &no_program, &none, &error), DIF_ERROR_INVALID);
+  expect_output(3);
   ASSERT_EQ(run_once(2, DIF_RUN_AHEAD), DIF_OK) << text;
   api.prepared_destroy(std::exchange(prepared, nullptr));
   expect_output(2);
