@@ -128,10 +128,18 @@ Status DeviceValue::read(std::span<std::byte> bytes) const {
                       context_->library());
 }
 
+namespace {
+
+bool has_host_memory(const dif_backend_api& api) {
+  constexpr std::size_t kEnd = offsetof(dif_backend_api, host_release) + sizeof(api.host_release);
+  return api.struct_size >= kEnd && api.host_allocate != nullptr && api.host_release != nullptr;
+}
+
+}  // namespace
+
 Result<HostMemory> HostMemory::create(std::shared_ptr<Context> context, std::uint64_t bytes) {
   const dif_backend_api& api = context->api();
-  constexpr std::size_t kEnd = offsetof(dif_backend_api, host_release) + sizeof(api.host_release);
-  if (api.struct_size < kEnd || api.host_allocate == nullptr || api.host_release == nullptr)
+  if (!has_host_memory(api))
     return fail(ErrorCode::kUnavailable, "backend {} has no host memory of its own",
                 context->library().name());
   void* data = nullptr;
@@ -168,13 +176,13 @@ std::vector<dif_tensor> raw_tensors(std::span<const Binding> bindings) {
   return tensors;
 }
 
-/// What an older plug-in does not know it is not asked for.
+/// What a plug-in without host memory need not know it is not asked for.
 dif_run_options raw_run(const Context& context, std::vector<dif_tensor>& inputs,
                         std::vector<dif_tensor>& outputs, const RunOptions& options) {
   dif_run_options raw = {};
   raw.struct_size = sizeof(raw);
   raw.flags = (options.check_operations ? DIF_RUN_CHECK_OPERATIONS : 0) |
-              (options.ahead && context.api().abi_minor >= 4 ? DIF_RUN_AHEAD : 0);
+              (options.ahead && has_host_memory(context.api()) ? DIF_RUN_AHEAD : 0);
   raw.inputs = inputs.data();
   raw.n_inputs = static_cast<std::uint32_t>(inputs.size());
   raw.outputs = outputs.data();

@@ -88,6 +88,14 @@ TEST(ExampleBackend, AgreesWithTheReferenceOnEveryOperationItHas) {
   EXPECT_NEAR((*found)[3], 9.5 * 7, 0.01) << "(7 - 4) * 3 + 0.5, and 7";
 }
 
+TEST(ExampleBackend, IsNotAskedToRunAheadForItHasNoHostMemory) {
+  const Floats input = {0.25f, -1.5f, 3, 7};
+  const auto plain = run(open_example(), every_operation(), input);
+  const auto ahead = run(open_example(), every_operation(), input, {.ahead = true});
+  ASSERT_TRUE(plain && ahead) << (ahead ? "" : ahead.error().message);
+  EXPECT_EQ(*ahead, *plain);
+}
+
 TEST(ExampleBackend, SaysWhatItCannotRun) {
   ir::Builder b("other");
   b.output("y", ops::sqrt(b, ops::silu(b, b.input("x", kFour))));
