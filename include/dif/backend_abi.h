@@ -29,7 +29,8 @@ extern "C" {
  *   1.2  dif_backend_api.prefers, dif_context_options.weights
  *   1.3  DIF_CONTEXT_PINNED_IO, dif_prepare_options.execution, dif_report.direct_bytes and the counts behind
  *        it
- *   1.4  DIF_PREFERS_JOINED_LINEARS, dif_backend_api.host_allocate and host_release, DIF_RUN_AHEAD */
+ *   1.4  DIF_PREFERS_JOINED_LINEARS, dif_backend_api.host_allocate and host_release, DIF_RUN_AHEAD,
+ *        DIF_LINEAR_SWIGLU, DIF_ATTENTION_AUTOTUNE */
 #define DIF_ABI_MAJOR 1
 #define DIF_ABI_MINOR 4
 

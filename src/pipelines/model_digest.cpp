@@ -50,15 +50,19 @@ Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& 
   return digest;
 }
 
-BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore& cache) {
+BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore& cache,
+                                   std::uint64_t least_bytes) {
+  std::uint64_t bytes = 0;
+  for (const io::MappedFile* file : model.files()) bytes += file->bytes().size();
   const auto read = [&model, &cache, stop = stop_.get_token()] {
     return model_digest(model, cache, 2, stop);
   };
+  digest_ = std::async(std::launch::deferred, read);
+  if (bytes < least_bytes) return;
   try {
     digest_ = std::async(std::launch::async, read);
-  } catch (const std::system_error&) {  // the system has no thread left: when it is asked for
-    digest_ = std::async(std::launch::deferred, read);
-  }
+  } catch (const std::system_error&) {
+  }  // the system has no thread left
 }
 
 Result<std::string> BackgroundDigest::get(const std::function<bool()>& stopped) {

@@ -23,8 +23,10 @@ Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& 
 /// it early does not wait for the rest.
 class BackgroundDigest {
  public:
-  /// Both outlive it.
-  BackgroundDigest(const frontends::Model& model, io::CacheStore& cache);
+  /// Both outlive it. Files of fewer bytes in all take less time than a thread is worth: they are read when
+  /// the digest is asked for.
+  BackgroundDigest(const frontends::Model& model, io::CacheStore& cache,
+                   std::uint64_t least_bytes = std::uint64_t{256} << 20);
   BackgroundDigest(const BackgroundDigest&) = delete;
   BackgroundDigest& operator=(const BackgroundDigest&) = delete;
   ~BackgroundDigest() { stop_.request_stop(); }

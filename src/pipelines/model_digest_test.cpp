@@ -84,10 +84,12 @@ TEST(BackgroundDigest, IsThatOfTheModelAndStopsReadingWhenNobodyWantsItOrTheUser
   fixture.write("weights", 1);
   OneFile model(fixture.path);
   io::CacheStore store("");
-  EXPECT_EQ(BackgroundDigest(model, store).get([] { return false; }).value_or(""), fixture.digest("").first);
+  const std::string digest = fixture.digest("").first;
+  EXPECT_EQ(BackgroundDigest(model, store, 0).get([] { return false; }).value_or(""), digest);
+  EXPECT_EQ(BackgroundDigest(model, store).get([] { return false; }).value_or(""), digest);
   model.reads_until_stopped = true;
-  { const BackgroundDigest unwanted(model, store); }
-  const auto stopped = BackgroundDigest(model, store).get([] { return true; });
+  { const BackgroundDigest unwanted(model, store, 0); }
+  const auto stopped = BackgroundDigest(model, store, 0).get([] { return true; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
