@@ -20,10 +20,10 @@ constexpr float kLeastGain = 0.01f;
 /// A GPU that has multiplied for so long is at its limit of power and has lowered its clock, as it is within
 /// a step; what is fastest in a burst need not be so then. Those that are close in a burst are measured
 /// again.
-constexpr float kHotMicroseconds = 40e3f;
+constexpr float kHotMicroseconds = 30e3f;
 constexpr std::uint32_t kHotRounds = 2;
 constexpr float kClose = 1.05f;
-constexpr std::size_t kMostFinalists = 4;
+constexpr std::size_t kMostFinalists = 3;
 /// Of smaller products a step has too few.
 constexpr double kLeastHotFlop = 5e10;
 
