@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <new>
+#include <system_error>
 
 #include "base/checked_math.h"
 #include "base/error.h"
@@ -193,7 +194,12 @@ class SlabDecoder final : public Decoder {
     for (std::size_t s = 0; s < n_slabs; ++s) {
       DIF_TRY(run_slab(i, firsts[s], statistics, s + 1 < n_slabs));
       if (summing.valid()) summing.get();
-      if (s != 0) summing = std::async(std::launch::async, sum, s - 1);
+      if (s == 0) continue;
+      try {
+        summing = std::async(std::launch::async, sum, s - 1);
+      } catch (const std::system_error&) {  // the system has no thread left
+        sum(s - 1);
+      }
     }
     if (summing.valid()) summing.get();
     sum(n_slabs - 1);
