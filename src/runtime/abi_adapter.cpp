@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked_math.h"
 #include "ir/program_file.h"
 #include "runtime/abi_codes.h"
 #include "runtime/abi_objects.h"
