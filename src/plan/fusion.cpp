@@ -251,10 +251,18 @@ std::string values_text(std::string_view what, const std::vector<ValueId>& value
 
 }  // namespace
 
-Group whole_group(const Program& program, std::vector<OpId> ops) {
-  const ir::TensorType& result = program.type(program.ops[ops.back()].results.front());
-  const std::int64_t rows = result.rank() == 0 ? 1 : result.numel() / result.dim(-1);
-  return Former(program, {}, {}, {}).make_group({std::move(ops), {rows}, true});
+std::vector<Group> whole_groups(const Program& program, std::vector<std::vector<OpId>> wholes) {
+  std::vector<Group> groups;
+  if (wholes.empty()) return groups;
+  const FusionRules no_rules;
+  const std::vector<OpId> none_in_place;
+  const Former former(program, no_rules, none_in_place, {});
+  for (std::vector<OpId>& ops : wholes) {
+    const ir::TensorType& result = program.type(program.ops[ops.back()].results.front());
+    const std::int64_t rows = result.rank() == 0 ? 1 : result.numel() / result.dim(-1);
+    groups.push_back(former.make_group({std::move(ops), {rows}, true}));
+  }
+  return groups;
 }
 
 Fusion form_groups(const Program& program, const FusionRules& rules, const std::vector<OpId>& in_place,

@@ -47,8 +47,8 @@ struct FusionRules {
   std::vector<std::vector<ir::OpId>> (*wholes)(const ir::Program& program) = nullptr;
 };
 
-/// The group of one of FusionRules::wholes. Its rows are those of the last operation's result.
-Group whole_group(const ir::Program& program, std::vector<ir::OpId> ops);
+/// The groups of what FusionRules::wholes found. The rows of one are those of its last operation's result.
+std::vector<Group> whole_groups(const ir::Program& program, std::vector<std::vector<ir::OpId>> wholes);
 
 /// Joins operations into groups that are as large as the rules allow: an operation joins the operations whose
 /// results it reads row by row, unless their rows differ or an operation outside would have to run in

@@ -79,7 +79,7 @@ operations
 outputs
   y = %8
 )");
-  const Group whole = whole_group(program, {0, 1, 2, 3});
+  const Group whole = whole_groups(program, {{0, 1, 2, 3}}).front();
   EXPECT_EQ(whole.rows, 128);
   EXPECT_EQ(whole.inputs, (std::vector<ir::ValueId>{0, 1, 2}));
   EXPECT_EQ(whole.outputs, (std::vector<ir::ValueId>{6}));

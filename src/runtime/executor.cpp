@@ -219,14 +219,13 @@ Status Executor::make_wholes(const ExecutorOptions& options, std::vector<plan::G
   std::vector<std::vector<ir::OpId>> found;
   if (options.fusion.wholes != nullptr) found = options.fusion.wholes(program_);
   std::vector<ir::OpId> joined;
-  for (std::vector<ir::OpId>& ops : found) {
+  for (plan::Group& group : plan::whole_groups(program_, std::move(found))) {
     const auto chosen = std::ranges::find_if(execution_.linears, [&](const LinearChoice& choice) {
-      return std::ranges::binary_search(ops, choice.operation);
+      return std::ranges::binary_search(group.ops, choice.operation);
     });
     KernelChoices choices;
     if (chosen != execution_.linears.end()) choices.linear = &*chosen;
     if (choices.linear != nullptr && !choices.linear->swiglu) continue;
-    plan::Group group = plan::whole_group(program_, std::move(ops));
     DIF_TRY(fold(group.inputs));
     device_.set_choices(&choices);
     auto step = make_group_step(group, options, true);
