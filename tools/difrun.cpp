@@ -35,7 +35,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxIterations = 1'000'000, kMaxOperations = INT64_C(1) << 31;
+constexpr std::int64_t kMaxIterations = 1'000'000;
 
 const std::vector<MissingFeature> kMissing = {
     {"kernels of CUTLASS", {}, {"--cutlass-linear"}},
@@ -448,7 +448,7 @@ int run(int argc, char** argv) {
                                    "operation, a linear without bias, that takes the vector that is added to "
                                    "its result as its bias: one rounding less")
                         ->allow_extra_args(false),
-                    0, kMaxOperations);
+                    0, kMostOperations);
   app.add_flag("--map-inputs", o.map_inputs,
                "use inputs where their files are mapped, without reading them first");
   app.add_flag("--profile-pipeline", o.profile_pipeline,

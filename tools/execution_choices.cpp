@@ -14,7 +14,7 @@ namespace dif::tools {
 
 namespace {
 
-constexpr std::int64_t kMostOperations = INT64_C(1) << 31, kMostRuns = 10'000;
+constexpr std::int64_t kMostRuns = 10'000;
 
 /// "12:3": operation 12, rank 3.
 Result<runtime::LinearChoice> parse_selection(const std::string& text) {

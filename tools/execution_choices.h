@@ -14,6 +14,9 @@ class App;
 
 namespace dif::tools {
 
+/// Where an option names an operation by its number, more is a mistake in whatever program.
+inline constexpr std::int64_t kMostOperations = INT64_C(1) << 31;
+
 /// Decisions about exact operations of a program that are taken from the backend: which algorithm computes a
 /// product and whether what follows is part of it, how the attention library looks for its kernel, which
 /// constants stay on the device.

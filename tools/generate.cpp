@@ -87,7 +87,9 @@ class Generate {
     const bool capped = streaming_.is_capped() || backend_.memory_cap_mib != 0;
     settings_.keep_encoder = options_.repeat > 0 && (!capped || backend_name_ == "cuda");
     settings_.stream_encoder = settings_.keep_encoder && capped;
-    if (!options_.no_metadata || report_.wanted()) digest_.emplace(*model_, cache_);
+    model_digest_ = request_.model_digest;
+    if (model_digest_.empty() && (!options_.no_metadata || report_.wanted()))
+      digest_.emplace(*model_, cache_);
     DIF_ASSIGN(pipeline_,
                TextToImage::create(*model_, std::move(context), settings_, observer_of(progress_)));
     if (options_.why) cli::say(why_text());

@@ -184,8 +184,8 @@ Status GenerationRequest::take_from_picture(const Model& model,
   settings.decode = {*decode_way_from_name(record.decode), record.tile_size, record.tile_overlap,
                      static_cast<std::uint64_t>(record.slab_bytes)};
   seed = record.seed;
-  DIF_ASSIGN(const std::string digest, BackgroundDigest(model, cache_).get(cli::stop_requested));
-  if (!record.model_digest.empty() && !digest.starts_with(record.model_digest))
+  DIF_ASSIGN(model_digest, BackgroundDigest(model, cache_).get(cli::stop_requested));
+  if (!record.model_digest.empty() && !model_digest.starts_with(record.model_digest))
     cli::print_warning(fmt::format("{} was made with another model ({}), this one is {}", options_.from,
                                    record.model_name, model.name()));
   return ok();

@@ -41,6 +41,7 @@ class GenerationRequest {
   std::string passes_text = "default";
   std::string dtype_choice = "default";  ///< why that dtype
   std::string backend_choice;            ///< why that backend, where one had to be asked
+  std::string model_digest;              ///< where it had to be compared with that of a record
 
  private:
   Status choose_noise();

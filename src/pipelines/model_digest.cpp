@@ -55,7 +55,7 @@ BackgroundDigest::BackgroundDigest(const frontends::Model& model, io::CacheStore
   std::uint64_t bytes = 0;
   for (const io::MappedFile* file : model.files()) bytes += file->bytes().size();
   const auto read = [&model, &cache, stop = stop_.get_token()] {
-    return model_digest(model, cache, 2, stop);
+    return model_digest(model, cache, kSettledSeconds, stop);
   };
   digest_ = std::async(std::launch::deferred, read);
   if (bytes < least_bytes) return;

@@ -12,12 +12,15 @@
 
 namespace dif {
 
+inline constexpr std::int64_t kSettledSeconds = 2;
+
 /// Model::digest(), which reads every byte of the checkpoint, from the cache when no file has changed since:
 /// each is still the same file (device and inode) of the same size, modified and changed at the same times.
 /// A file that is younger than `settled_seconds` is read, for a change within one tick of the clock would not
 /// show.
 Result<std::string> model_digest(const frontends::Model& model, io::CacheStore& cache,
-                                 std::int64_t settled_seconds = 2, const std::stop_token& stop = {});
+                                 std::int64_t settled_seconds = kSettledSeconds,
+                                 const std::stop_token& stop = {});
 
 /// model_digest() beside other work: of a large model seen for the first time it takes seconds. Who destroys
 /// it early does not wait for the rest.
