@@ -21,18 +21,22 @@ endif()
 
 option(DIF_SANITIZE "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 
+# What one clone compiled serves every other clone: ccache sees paths of the tree relative to the build folder.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+      "${CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
 endif()
 
+# __FILE__ is src/base/base.cpp, whether the compiler is given the path as it is or relative to the build folder.
+cmake_path(RELATIVE_PATH CMAKE_SOURCE_DIR BASE_DIRECTORY "${CMAKE_BINARY_DIR}" OUTPUT_VARIABLE DIF_UP)
 # -ffp-contract=off: a multiply and an add stay two roundings unless the code says std::fma. Numbers must not
 # depend on what the compiler fuses.
 add_compile_definitions(DIF_VERSION="${PROJECT_VERSION}")
 add_compile_options(-Wall -Wextra -Werror=return-type -Wno-missing-field-initializers
                     -Wno-psabi -ffp-contract=off -fno-math-errno
-                    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=")
+                    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=" "-fmacro-prefix-map=${DIF_UP}/=")
 if(DIF_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
