@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
 #include "io/json.h"
@@ -113,22 +113,22 @@ Status list_passes(bool json) {
   return cli::print_result(io::json_text(document));
 }
 
-CLI::App* add_optimize(CLI::App& app, OptimizeOptions& o) {
-  CLI::App* const command = app.add_subcommand("optimize", "run passes over a program and write the result");
-  command->add_option("IN", o.in, "program, IN.difir")->required();
-  command->add_option("OUT", o.out, "program to write, OUT.difir")->required();
+cli::Command add_optimize(cli::Command& tool, OptimizeOptions& o) {
+  cli::Command command = tool.add_subcommand("optimize", "run passes over a program and write the result");
+  command.add_option("IN", o.in, "program, IN.difir").required();
+  command.add_option("OUT", o.out, "program to write, OUT.difir").required();
   command
-      ->add_option("--pass", o.passes,
-                   "default, none, or names of passes separated by commas, in the order in which they run")
-      ->capture_default_str();
-  command->add_flag("--verify-each", o.verify_each, "verify after each pass and not only the result");
-  command->add_option("--print-after", o.print_after, "print the program after the pass of that name")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->add_flag("--print-if-changed", o.print_if_changed,
-                    "print the program after each pass that changed it");
-  command->add_flag("--why", o.why, "what each pass did to which operation, and why");
-  command->add_flag("--json", o.json, "telemetry document on standard output");
+      .add_option("--pass", o.passes,
+                  "default, none, or names of passes separated by commas, in the order in which they run")
+      .show_default();
+  command.add_flag("--verify-each", o.verify_each, "verify after each pass and not only the result");
+  command.add_option("--print-after", o.print_after, "print the program after the pass of that name")
+      .split_at_commas()
+      .one_at_a_time();
+  command.add_flag("--print-if-changed", o.print_if_changed,
+                   "print the program after each pass that changed it");
+  command.add_flag("--why", o.why, "what each pass did to which operation, and why");
+  command.add_flag("--json", o.json, "telemetry document on standard output");
   return command;
 }
 
@@ -145,46 +145,44 @@ Status plan(const std::string& in, const std::string& out, const cli::BackendOpt
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Verify, identify, rewrite and plan programs.", "difc"};
-  app.require_subcommand(1);
+  cli::Command tool("difc", "Verify, identify, rewrite and plan programs.");
   std::string in, out;
   std::vector<std::string> ids;
-  CLI::App* const verify_command = app.add_subcommand("verify", "check everything that a program promises");
-  verify_command->add_option("FILE", in, "program, FILE.difir")->required();
-  CLI::App* const fingerprint_command = app.add_subcommand("fingerprint", "print a program's identity");
-  fingerprint_command->add_option("FILE", in, "program, FILE.difir")->required();
-  CLI::App* const expose_command =
-      app.add_subcommand("expose-tensors", "make internal values outputs, under their module path if known");
-  expose_command->add_option("IN", in, "program, IN.difir")->required();
-  expose_command->add_option("OUT", out, "program to write, OUT.difir")->required();
-  expose_command
-      ->add_option("ID", ids, "number of a value (12 or %12), or the module path whose result it is")
-      ->required();
+  cli::Command verify_command = tool.add_subcommand("verify", "check everything that a program promises");
+  verify_command.add_option("FILE", in, "program, FILE.difir").required();
+  cli::Command fingerprint_command = tool.add_subcommand("fingerprint", "print a program's identity");
+  fingerprint_command.add_option("FILE", in, "program, FILE.difir").required();
+  cli::Command expose_command =
+      tool.add_subcommand("expose-tensors", "make internal values outputs, under their module path if known");
+  expose_command.add_option("IN", in, "program, IN.difir").required();
+  expose_command.add_option("OUT", out, "program to write, OUT.difir").required();
+  expose_command.add_option("ID", ids, "number of a value (12 or %12), or the module path whose result it is")
+      .required();
   OptimizeOptions optimize_options;
-  CLI::App* const optimize_command = add_optimize(app, optimize_options);
+  const cli::Command optimize_command = add_optimize(tool, optimize_options);
   bool list_json = false;
-  CLI::App* const passes_command = app.add_subcommand("passes", "list the passes and the default pipeline");
-  passes_command->add_flag("--json", list_json, "telemetry document on standard output");
-  CLI::App* const plan_command =
-      app.add_subcommand("plan", "ask a backend what it would do with a program; no weight is needed");
-  plan_command->add_option("IN", in, "program, IN.difir")->required();
-  plan_command->add_option("OUT", out, "plan to write, OUT.difplan")->required();
-  const cli::BackendOptions backend(*plan_command);
-  const ResidencyOptions budget(*plan_command, {"--resident-plan-mib", "--resident-order"});
-  cli::examples(app,
-                "  difc plan step.difir step.difplan --backend cpu\n"
-                "  difc verify step.difir\n"
-                "  difc fingerprint step.difir\n"
-                "  difc passes\n"
-                "  difc optimize step.difir fast.difir --why\n"
-                "  difc optimize step.difir fast.difir --pass simplify,dead_rows --print-if-changed\n"
-                "  difc expose-tensors step.difir probe.difir transformer.transformer_blocks.0.attn 212\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
-    if (verify_command->parsed()) return verify(in);
-    if (fingerprint_command->parsed()) return fingerprint(in);
-    if (optimize_command->parsed()) return optimize(optimize_options);
-    if (passes_command->parsed()) return list_passes(list_json);
-    if (plan_command->parsed()) return plan(in, out, backend, budget);
+  cli::Command passes_command = tool.add_subcommand("passes", "list the passes and the default pipeline");
+  passes_command.add_flag("--json", list_json, "telemetry document on standard output");
+  cli::Command plan_command =
+      tool.add_subcommand("plan", "ask a backend what it would do with a program; no weight is needed");
+  plan_command.add_option("IN", in, "program, IN.difir").required();
+  plan_command.add_option("OUT", out, "plan to write, OUT.difplan").required();
+  const cli::BackendOptions backend(plan_command);
+  const ResidencyOptions budget(plan_command, {"--resident-plan-mib", "--resident-order"});
+  tool.add_examples(
+      "  difc plan step.difir step.difplan --backend cpu\n"
+      "  difc verify step.difir\n"
+      "  difc fingerprint step.difir\n"
+      "  difc passes\n"
+      "  difc optimize step.difir fast.difir --why\n"
+      "  difc optimize step.difir fast.difir --pass simplify,dead_rows --print-if-changed\n"
+      "  difc expose-tensors step.difir probe.difir transformer.transformer_blocks.0.attn 212\n");
+  return cli::run_tool(tool, argc, argv, [&]() -> Status {
+    if (verify_command.parsed()) return verify(in);
+    if (fingerprint_command.parsed()) return fingerprint(in);
+    if (optimize_command.parsed()) return optimize(optimize_options);
+    if (passes_command.parsed()) return list_passes(list_json);
+    if (plan_command.parsed()) return plan(in, out, backend, budget);
     return expose(in, out, ids);
   });
 }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/command.h"
 #include "io/tensor_file.h"
 #include "tools.h"
 
@@ -30,21 +30,21 @@ std::int64_t count_nonfinite(const io::HostTensor& tensor) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Write a tensor in another floating format, and in another shape if dimensions are given.",
-               "difcast"};
+  cli::Command command(
+      "difcast", "Write a tensor in another floating format, and in another shape if dimensions are given.");
   std::string input, output, dtype_name;
   std::vector<std::int64_t> dims;
-  app.add_option("INPUT", input, "FILE.diftensor or FILE.safetensors::NAME")->required();
-  app.add_option("OUTPUT", output, "FILE.diftensor")->required();
-  app.add_option("DTYPE", dtype_name, "f32, bf16 or f16")
-      ->required()
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
-  app.add_option("DIM", dims, "dimensions of the result, slowest first");
-  cli::examples(app,
-                "  difcast latents.diftensor half.diftensor bf16\n"
-                "  difcast model.safetensors::weight w.diftensor f32 64 1024\n"
-                "Conversions round to nearest even.\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  command.add_option("INPUT", input, "FILE.diftensor or FILE.safetensors::NAME").required();
+  command.add_option("OUTPUT", output, "FILE.diftensor").required();
+  command.add_option("DTYPE", dtype_name, "f32, bf16 or f16")
+      .required()
+      .expect_one_of({"f32", "bf16", "f16"});
+  command.add_option("DIM", dims, "dimensions of the result, slowest first");
+  command.add_examples(
+      "  difcast latents.diftensor half.diftensor bf16\n"
+      "  difcast model.safetensors::weight w.diftensor f32 64 1024\n"
+      "Conversions round to nearest even.\n");
+  return cli::run_tool(command, argc, argv, [&]() -> Status {
     DIF_ASSIGN(const io::HostTensor tensor, io::read_tensor_operand(input));
     DIF_ASSIGN(const Shape shape, reshaped(tensor, dims));
     DIF_ASSIGN(io::HostTensor result, io::convert(tensor, *dtype_from_name(dtype_name)));

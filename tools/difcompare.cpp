@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/command.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
 #include "io/json.h"
@@ -45,24 +45,24 @@ ordered_json document(const io::TensorComparison& c, const io::ComparisonBars& b
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Judge one tensor against another: PASS (exit 0) or FAIL (exit 1).", "difcompare"};
+  cli::Command command("difcompare", "Judge one tensor against another: PASS (exit 0) or FAIL (exit 1).");
   std::string reference_file, actual_file;
   io::ComparisonBars bars;
   bool flatten = false;
-  app.add_option("REFERENCE", reference_file, "FILE.diftensor or FILE.safetensors::NAME")->required();
-  app.add_option("ACTUAL", actual_file, "FILE.diftensor or FILE.safetensors::NAME")->required();
-  app.add_option("--min-cos", bars.min_cosine, "least cosine of the angle between the two");
-  app.add_option("--max-rel-l2", bars.max_rel_l2, "most |actual - reference| / |reference|");
-  app.add_option("--min-norm-ratio", bars.min_norm_ratio, "least |actual| / |reference|");
-  app.add_option("--max-norm-ratio", bars.max_norm_ratio, "most |actual| / |reference|");
-  app.add_option("--max-abs", bars.max_abs, "most |actual - reference| of one element");
-  app.add_flag("--flatten", flatten, "compare element by element whatever the shapes");
-  const cli::ReportOptions report(app);
-  cli::examples(app,
-                "  difcompare ref.safetensors::latents out.diftensor --max-rel-l2 1e-5 --min-cos 0.99999\n"
-                "  difcompare a.diftensor b.diftensor --flatten --json\n"
-                "A bar that is not given is not applied; NaN and infinity never pass.\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  command.add_option("REFERENCE", reference_file, "FILE.diftensor or FILE.safetensors::NAME").required();
+  command.add_option("ACTUAL", actual_file, "FILE.diftensor or FILE.safetensors::NAME").required();
+  command.add_option("--min-cos", bars.min_cosine, "least cosine of the angle between the two");
+  command.add_option("--max-rel-l2", bars.max_rel_l2, "most |actual - reference| / |reference|");
+  command.add_option("--min-norm-ratio", bars.min_norm_ratio, "least |actual| / |reference|");
+  command.add_option("--max-norm-ratio", bars.max_norm_ratio, "most |actual| / |reference|");
+  command.add_option("--max-abs", bars.max_abs, "most |actual - reference| of one element");
+  command.add_flag("--flatten", flatten, "compare element by element whatever the shapes");
+  const cli::ReportOptions report(command);
+  command.add_examples(
+      "  difcompare ref.safetensors::latents out.diftensor --max-rel-l2 1e-5 --min-cos 0.99999\n"
+      "  difcompare a.diftensor b.diftensor --flatten --json\n"
+      "A bar that is not given is not applied; NaN and infinity never pass.\n");
+  return cli::run_tool(command, argc, argv, [&]() -> Status {
     DIF_ASSIGN(const io::HostTensor reference, io::read_tensor_operand(reference_file));
     DIF_ASSIGN(const io::HostTensor actual, io::read_tensor_operand(actual_file));
     DIF_ASSIGN(const io::TensorComparison comparison, io::compare_tensors(reference, actual, flatten));

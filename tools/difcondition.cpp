@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/dtype_options.h"
 #include "cli/options.h"
 #include "cli/streaming_options.h"
@@ -44,8 +44,8 @@ const std::vector<MissingFeature> kMissing = {
 
 /// --flux2, which says whose conditioner it is, and the options of the others.
 struct Frontend {
-  explicit Frontend(CLI::App& app) : refused(app, kMissing) {
-    app.add_flag("--flux2", flux2, "FLUX.2 [klein]: Qwen3, the hidden states after layers 9, 18 and 27");
+  explicit Frontend(cli::Command& command) : refused(command, kMissing) {
+    command.add_flag("--flux2", flux2, "FLUX.2 [klein]: Qwen3, the hidden states after layers 9, 18 and 27");
   }
   Status check() const {
     DIF_TRY(refused.check());
@@ -58,14 +58,14 @@ struct Frontend {
 
 /// difcondition program
 struct ProgramCommand {
-  explicit ProgramCommand(CLI::App& tool)
-      : app(tool.add_subcommand("program", "build the encoder's program")), frontend(*app) {
-    app->add_option("--checkpoint", checkpoint, "the text encoder's folder: config.json and weights")
-        ->required();
-    cli::expect_whole(app->add_option("--sequence", sequence, "tokens of a prompt")->required(), 1);
-    app->add_option("--output", output, "FILE.difir to write")->required();
-    cli::expect_whole(app->add_option("--layers", layers, "layers to run (FLUX.2: 27)"), 1);
-    app->add_option("--dtype", dtype, "arithmetic: f32, bf16")->capture_default_str();
+  explicit ProgramCommand(cli::Command& tool)
+      : command(tool.add_subcommand("program", "build the encoder's program")), frontend(command) {
+    command.add_option("--checkpoint", checkpoint, "the text encoder's folder: config.json and weights")
+        .required();
+    command.add_option("--sequence", sequence, "tokens of a prompt").required().expect_whole(1);
+    command.add_option("--output", output, "FILE.difir to write").required();
+    command.add_option("--layers", layers, "layers to run (FLUX.2: 27)").expect_whole(1);
+    command.add_option("--dtype", dtype, "arithmetic: f32, bf16").show_default();
   }
   Status run() const {
     DIF_TRY(frontend.check());
@@ -79,7 +79,7 @@ struct ProgramCommand {
     return cli::print_result(output + "\n");
   }
 
-  CLI::App* app;
+  cli::Command command;
   Frontend frontend;
   std::string checkpoint, output, dtype = "f32";
   std::int64_t sequence = 0, layers = 0;
@@ -87,14 +87,15 @@ struct ProgramCommand {
 
 /// difcondition bundle
 struct BundleCommand {
-  explicit BundleCommand(CLI::App& tool)
-      : app(tool.add_subcommand("bundle", "bind the encoder's weights to its program")), frontend(*app) {
-    app->add_option("--checkpoint", checkpoint, "the text encoder's folder: config.json and weights")
-        ->required();
-    app->add_option("--program", program, "FILE.difir that `program` wrote")->required();
-    app->add_option("--output", output, "FILE.difbind to write, with FILE.tables.safetensors beside it")
-        ->required();
-    app->add_option("--sealed-bundle", sealed, "write the same bundle here too (every bundle is sealed)");
+  explicit BundleCommand(cli::Command& tool)
+      : command(tool.add_subcommand("bundle", "bind the encoder's weights to its program")),
+        frontend(command) {
+    command.add_option("--checkpoint", checkpoint, "the text encoder's folder: config.json and weights")
+        .required();
+    command.add_option("--program", program, "FILE.difir that `program` wrote").required();
+    command.add_option("--output", output, "FILE.difbind to write, with FILE.tables.safetensors beside it")
+        .required();
+    command.add_option("--sealed-bundle", sealed, "write the same bundle here too (every bundle is sealed)");
   }
   Status run() const {
     DIF_TRY(frontend.check());
@@ -113,26 +114,31 @@ struct BundleCommand {
     return cli::print_result(output + "\n");
   }
 
-  CLI::App* app;
+  cli::Command command;
   Frontend frontend;
   std::string checkpoint, program, output, sealed;
 };
 
 /// difcondition run
 struct RunCommand {
-  explicit RunCommand(CLI::App& tool)
-      : app(tool.add_subcommand("run", "encode prompts")), frontend(*app), backend(*app), streaming(*app) {
-    app->add_option("--program", program, "FILE.difir that `program` wrote")->required();
-    app->add_option("--bundle", bundle, "FILE.difbind that `bundle` wrote")->required();
-    app->add_option("--inputs", inputs, "INPUTS.safetensors of `diftokenize --flux2-inputs-out`")->required();
-    app->add_option("--output", output,
+  explicit RunCommand(cli::Command& tool)
+      : command(tool.add_subcommand("run", "encode prompts")),
+        frontend(command),
+        backend(command),
+        streaming(command) {
+    command.add_option("--program", program, "FILE.difir that `program` wrote").required();
+    command.add_option("--bundle", bundle, "FILE.difbind that `bundle` wrote").required();
+    command.add_option("--inputs", inputs, "INPUTS.safetensors of `diftokenize --flux2-inputs-out`")
+        .required();
+    command
+        .add_option("--output", output,
                     "FILE.safetensors for prompt_embeds and negative_prompt_embeds, or FILE.diftensor for "
                     "the prompt's alone")
-        ->required();
-    app->add_option("--report", report, "JSON document about the run to write");
-    app->add_flag("--resident-streamed", resident_streamed_,
-                  "accepted: the planner decides which weights stay, under --max-vram");
-    app->add_flag("--profile-pipeline", profile, "print the time of each stage on stderr");
+        .required();
+    command.add_option("--report", report, "JSON document about the run to write");
+    command.add_flag("--resident-streamed", resident_streamed_,
+                     "accepted: the planner decides which weights stay, under --max-vram");
+    command.add_flag("--profile-pipeline", profile, "print the time of each stage on stderr");
   }
 
   Status run() {
@@ -207,7 +213,7 @@ struct RunCommand {
   }
 
  public:
-  CLI::App* app;
+  cli::Command command;
 
  private:
   Frontend frontend;
@@ -220,14 +226,13 @@ struct RunCommand {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{"Run the text encoder of a model by itself: its program, its weights, prompts to embeddings.",
-               "difcondition"};
-  app.require_subcommand(1);
-  const ProgramCommand program(app);
-  const BundleCommand bundle(app);
-  RunCommand encode(app);
-  cli::examples(
-      app,
+  cli::Command tool(
+      "difcondition",
+      "Run the text encoder of a model by itself: its program, its weights, prompts to embeddings.");
+  const ProgramCommand program(tool);
+  const BundleCommand bundle(tool);
+  RunCommand encode(tool);
+  tool.add_examples(
       "  difcondition program --flux2 --checkpoint MODEL/text_encoder --sequence 512 --output encode.difir\n"
       "  difcondition bundle --flux2 --checkpoint MODEL/text_encoder --program encode.difir --output "
       "encode.difbind\n"
@@ -235,9 +240,9 @@ int run(int argc, char** argv) {
       "inputs.safetensors\n"
       "  difcondition run --flux2 --program encode.difir --bundle encode.difbind --inputs inputs.safetensors "
       "--output positive.safetensors\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
-    if (program.app->parsed()) return program.run();
-    return bundle.app->parsed() ? bundle.run() : encode.run();
+  return cli::run_tool(tool, argc, argv, [&]() -> Status {
+    if (program.command.parsed()) return program.run();
+    return bundle.command.parsed() ? bundle.run() : encode.run();
   });
 }
 

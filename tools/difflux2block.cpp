@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/dtype_options.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
@@ -132,59 +132,59 @@ class Gate {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{
+  cli::Command command(
+      "difflux2block",
       "Hold a block of FLUX.2, its transformer or its picture decoder against a fixture: PASS or FAIL (exit "
-      "1).",
-      "difflux2block"};
+      "1).");
   Options o;
-  app.add_option("--checkpoint", o.checkpoint, "the transformer's or autoencoder's .safetensors")->required();
-  app.add_option("--fixture", o.fixture, "creator.safetensors: inputs and results (docs/parity.md)")
-      ->required();
-  app.add_option("--output", o.output, "native.safetensors to write: our results")->required();
-  app.add_option("--report", o.report, "JSON document to write: how far each boundary is")->required();
-  app.add_option("--diffir", o.program, "the program to write, before its passes")->required();
-  cli::expect_whole(app.add_option("--image-tokens", o.image_tokens, "latent tokens")->required(), 0);
-  cli::expect_whole(app.add_option("--text-tokens", o.text_tokens, "prompt tokens")->required(), 0);
-  cli::expect_whole(app.add_option("--batch-size", o.batch, "rows of the batch")->capture_default_str(), 1);
-  cli::expect_whole(app.add_option("--block", o.block, "number of the block, from 0")->capture_default_str(),
-                    0);
-  auto* const single =
-      app.add_flag("--single", o.single, "gate a single-stream block (default: a double-stream one)");
-  auto* const transformer =
-      app.add_flag("--transformer", o.transformer, "gate the transformer with its first blocks of each kind")
-          ->excludes(single);
-  cli::expect_whole(
-      app.add_option("--double-depth", o.double_depth, "of which so many double-stream")->needs(transformer),
-      0);
-  cli::expect_whole(
-      app.add_option("--single-depth", o.single_depth, "and so many single-stream")->needs(transformer), 0);
-  auto* const vae =
-      app.add_flag("--vae", o.vae, "gate the picture decoder")->excludes(single)->excludes(transformer);
-  cli::expect_whole(app.add_option("--latent-height", o.latent_height, "rows of its latents")->needs(vae), 1);
-  cli::expect_whole(app.add_option("--latent-width", o.latent_width, "columns of its latents")->needs(vae),
-                    1);
-  app.add_option("--capture-boundary", o.captures,
-                 "write this boundary too (a module path of diffusers); repeatable");
-  app.add_option("--dtype", o.dtype, "arithmetic: f32, bf16")->capture_default_str();
-  app.add_option("--passes", o.passes, "what the program goes through before it runs")->capture_default_str();
-  app.add_option("--min-cos", o.min_cosine, "least cosine of each boundary");
-  app.add_option(
+  command.add_option("--checkpoint", o.checkpoint, "the transformer's or autoencoder's .safetensors")
+      .required();
+  command.add_option("--fixture", o.fixture, "creator.safetensors: inputs and results (docs/parity.md)")
+      .required();
+  command.add_option("--output", o.output, "native.safetensors to write: our results").required();
+  command.add_option("--report", o.report, "JSON document to write: how far each boundary is").required();
+  command.add_option("--diffir", o.program, "the program to write, before its passes").required();
+  command.add_option("--image-tokens", o.image_tokens, "latent tokens").required().expect_whole(0);
+  command.add_option("--text-tokens", o.text_tokens, "prompt tokens").required().expect_whole(0);
+  command.add_option("--batch-size", o.batch, "rows of the batch").show_default().expect_whole(1);
+  command.add_option("--block", o.block, "number of the block, from 0").show_default().expect_whole(0);
+  const cli::Option single =
+      command.add_flag("--single", o.single, "gate a single-stream block (default: a double-stream one)");
+  const cli::Option transformer =
+      command
+          .add_flag("--transformer", o.transformer, "gate the transformer with its first blocks of each kind")
+          .excludes(single);
+  command.add_option("--double-depth", o.double_depth, "of which so many double-stream")
+      .needs(transformer)
+      .expect_whole(0);
+  command.add_option("--single-depth", o.single_depth, "and so many single-stream")
+      .needs(transformer)
+      .expect_whole(0);
+  const cli::Option vae =
+      command.add_flag("--vae", o.vae, "gate the picture decoder").excludes(single).excludes(transformer);
+  command.add_option("--latent-height", o.latent_height, "rows of its latents").needs(vae).expect_whole(1);
+  command.add_option("--latent-width", o.latent_width, "columns of its latents").needs(vae).expect_whole(1);
+  command.add_option("--capture-boundary", o.captures,
+                     "write this boundary too (a module path of diffusers); repeatable");
+  command.add_option("--dtype", o.dtype, "arithmetic: f32, bf16").show_default();
+  command.add_option("--passes", o.passes, "what the program goes through before it runs").show_default();
+  command.add_option("--min-cos", o.min_cosine, "least cosine of each boundary");
+  command.add_option(
       "--max-rel-l2", o.max_rel_l2,
       fmt::format(
           "most relative distance of each boundary (default {} in f32; in bf16 {} for a block, {} for the "
           "transformer and the decoder)",
           kMaxRelL2F32, kMaxRelL2BF16, kMaxRelL2BF16Whole));
-  const cli::BackendOptions backend(app);
-  const RefusedOptions refused(app, kMissing);
-  cli::examples(
-      app,
+  const cli::BackendOptions backend(command);
+  const RefusedOptions refused(command, kMissing);
+  command.add_examples(
       "  difflux2block --checkpoint flux.safetensors --fixture creator.safetensors --block 3 --image-tokens "
       "1024 "
       "--text-tokens 512 --output native.safetensors --report report.json --diffir block.difir\n"
       "  difflux2block --checkpoint ae.safetensors --fixture creator.safetensors --vae --latent-height 64 "
       "--latent-width 64 --image-tokens 0 --text-tokens 0 --output native.safetensors --report report.json "
       "--diffir vae.difir\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  return cli::run_tool(command, argc, argv, [&]() -> Status {
     DIF_TRY(refused.check());
     return Gate(o, backend).run();
   });

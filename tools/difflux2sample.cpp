@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/dtype_options.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -88,10 +88,10 @@ struct Capture {
 
 class Sample {
  public:
-  Sample(const CLI::App& app, const Options& options, const cli::DtypeOptions& dtypes,
+  Sample(const cli::Command& command, const Options& options, const cli::DtypeOptions& dtypes,
          const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
          const ExecutionChoices& choices, const cli::ProgressOptions& progress)
-      : app_(app),
+      : command_(command),
         options_(options),
         dtypes_(dtypes),
         backend_(backend),
@@ -129,7 +129,7 @@ class Sample {
   }
 
  private:
-  bool given(const std::string& option) const { return app_.count(option) != 0; }
+  bool given(const std::string& option) const { return command_.given(option); }
 
   Status choose_settings() {
     const frontends::GenerationDefaults defaults = model_->defaults();
@@ -250,7 +250,7 @@ class Sample {
     return text;
   }
 
-  const CLI::App& app_;
+  const cli::Command& command_;
   const Options& options_;
   const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;
@@ -268,73 +268,78 @@ class Sample {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{"Draw a picture with FLUX.2 [klein] from explicit files, and look into the run.",
-               "difflux2sample"};
+  cli::Command command("difflux2sample",
+                       "Draw a picture with FLUX.2 [klein] from explicit files, and look into the run.");
   Options o;
-  app.add_option("--model-dir", o.model, "model directory in the diffusers layout")->required();
-  app.add_option("--vae-checkpoint", o.vae,
-                 "the autoencoder's .safetensors, in diffusers' or the creator's layout")
-      ->required();
-  app.add_option("--prompt", o.prompt, "what the picture shows")->required();
-  cli::expect_name(app.add_option("--output", o.output, "PNG to write")->required());
-  cli::expect_name(app.add_option("--report", o.report, "JSON document about the run to write")->required());
-  app.add_option("--transformer-checkpoint", o.transformer,
-                 "the transformer's .safetensors instead of the directory's");
-  cli::expect_name(
-      app.add_option("--state-output", o.state_output,
-                     "write what went in and the latents (safetensors: prompt_embeds, initial_latents, "
-                     "latents_steps, latents)"));
-  auto* const positive =
-      app.add_option("--positive-conditioning", o.positive,
-                     "take prompt_embeds from this .safetensors instead of encoding the prompt");
-  app.add_option("--negative-conditioning", o.negative, "and negative_prompt_embeds from this one")
-      ->needs(positive);
-  auto* const initial = app.add_option("--initial-latent", o.initial,
-                                       "start from a tensor of this .safetensors, not from noise");
-  app.add_option("--initial-latent-tensor", o.initial_name,
-                 "which one (default: initial_latents, or the only one)")
-      ->needs(initial);
-  cli::expect_whole(app.add_option("--seed", o.seed, "of the noise")->capture_default_str(), 0, UINT32_MAX);
-  app.add_option("--rng", o.rng,
-                 "whose generator draws the noise: torch-cpu, torch-cuda, torch-cuda:MULTIPROCESSORSxTHREADS")
-      ->capture_default_str();
-  cli::expect_whole(app.add_option("--steps", o.steps, "of the schedule (default: the model's)"), 1,
-                    frontends::kMaxSteps);
-  cli::expect_whole(app.add_option("--start-step", o.start_step,
-                                   "steps of the schedule that --initial-latent has behind it"),
-                    0, frontends::kMaxSteps);
-  cli::expect_whole(app.add_option("--stop-after", o.stop_after,
-                                   "decode after this step of the schedule (default: the last)"),
-                    1, frontends::kMaxSteps);
-  cli::expect_whole(app.add_option("--capture-every", o.capture_every,
-                                   "keep the latents after every N steps for --state-output"),
-                    1, frontends::kMaxSteps);
-  cli::expect_whole(app.add_option("--width", o.width, "pixels (default: the model's)"));
-  cli::expect_whole(app.add_option("--height", o.height, "pixels (default: the model's)"));
-  cli::expect_whole(
-      app.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)"));
-  cli::expect_number(app.add_option("--guidance", o.guidance, "guidance scale (default: the model's)"), 0,
-                     frontends::kMaxGuidance);
-  app.add_flag("--profile-pipeline", o.profile, "print the time of each stage on stderr");
-  const cli::DtypeOptions dtypes(app);
-  const cli::BackendOptions backend(app);
-  const cli::StreamingOptions streaming(app);
-  const ExecutionChoices choices(app, {.tune = "--tune-linear-operation",
-                                       .warmups = "--linear-tuning-warmups",
-                                       .iterations = "--linear-tuning-iterations",
-                                       .sessions = "--linear-tuning-sessions"});
-  const cli::ProgressOptions progress(app);
-  const RefusedOptions refused(app, kMissing);
-  cli::examples(
-      app,
+  command.add_option("--model-dir", o.model, "model directory in the diffusers layout").required();
+  command
+      .add_option("--vae-checkpoint", o.vae,
+                  "the autoencoder's .safetensors, in diffusers' or the creator's layout")
+      .required();
+  command.add_option("--prompt", o.prompt, "what the picture shows").required();
+  command.add_option("--output", o.output, "PNG to write").required().expect_name();
+  command.add_option("--report", o.report, "JSON document about the run to write").required().expect_name();
+  command.add_option("--transformer-checkpoint", o.transformer,
+                     "the transformer's .safetensors instead of the directory's");
+  command
+      .add_option("--state-output", o.state_output,
+                  "write what went in and the latents (safetensors: prompt_embeds, initial_latents, "
+                  "latents_steps, latents)")
+      .expect_name();
+  const cli::Option positive =
+      command.add_option("--positive-conditioning", o.positive,
+                         "take prompt_embeds from this .safetensors instead of encoding the prompt");
+  command.add_option("--negative-conditioning", o.negative, "and negative_prompt_embeds from this one")
+      .needs(positive);
+  const cli::Option initial = command.add_option("--initial-latent", o.initial,
+                                                 "start from a tensor of this .safetensors, not from noise");
+  command
+      .add_option("--initial-latent-tensor", o.initial_name,
+                  "which one (default: initial_latents, or the only one)")
+      .needs(initial);
+  command.add_option("--seed", o.seed, "of the noise").show_default().expect_whole(0, UINT32_MAX);
+  command
+      .add_option(
+          "--rng", o.rng,
+          "whose generator draws the noise: torch-cpu, torch-cuda, torch-cuda:MULTIPROCESSORSxTHREADS")
+      .show_default();
+  command.add_option("--steps", o.steps, "of the schedule (default: the model's)")
+      .expect_whole(1, frontends::kMaxSteps);
+  command
+      .add_option("--start-step", o.start_step, "steps of the schedule that --initial-latent has behind it")
+      .expect_whole(0, frontends::kMaxSteps);
+  command
+      .add_option("--stop-after", o.stop_after, "decode after this step of the schedule (default: the last)")
+      .expect_whole(1, frontends::kMaxSteps);
+  command
+      .add_option("--capture-every", o.capture_every,
+                  "keep the latents after every N steps for --state-output")
+      .expect_whole(1, frontends::kMaxSteps);
+  command.add_option("--width", o.width, "pixels (default: the model's)").expect_whole();
+  command.add_option("--height", o.height, "pixels (default: the model's)").expect_whole();
+  command.add_option("--text-tokens", o.text_tokens, "prompt length in tokens (default: the model's, 512)")
+      .expect_whole();
+  command.add_option("--guidance", o.guidance, "guidance scale (default: the model's)")
+      .expect_number(0, frontends::kMaxGuidance);
+  command.add_flag("--profile-pipeline", o.profile, "print the time of each stage on stderr");
+  const cli::DtypeOptions dtypes(command);
+  const cli::BackendOptions backend(command);
+  const cli::StreamingOptions streaming(command);
+  const ExecutionChoices choices(command, {.tune = "--tune-linear-operation",
+                                           .warmups = "--linear-tuning-warmups",
+                                           .iterations = "--linear-tuning-iterations",
+                                           .sessions = "--linear-tuning-sessions"});
+  const cli::ProgressOptions progress(command);
+  const RefusedOptions refused(command, kMissing);
+  command.add_examples(
       "  difflux2sample --model-dir FLUX.2-klein --vae-checkpoint ae.safetensors --prompt \"a red apple\" "
       "--output "
       "apple.png --report apple.json\n"
       "  difflux2sample --model-dir m --vae-checkpoint m/vae/diffusion_pytorch_model.safetensors --prompt x "
       "--output x.png --report x.json --steps 4 --capture-every 1 --state-output x.safetensors\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  return cli::run_tool(command, argc, argv, [&]() -> Status {
     DIF_TRY(refused.check());
-    return Sample(app, o, dtypes, backend, streaming, choices, progress).run();
+    return Sample(command, o, dtypes, backend, streaming, choices, progress).run();
   });
 }
 

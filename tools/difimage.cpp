@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/interrupt.h"
 #include "io/bmp.h"
 #include "io/png.h"
@@ -33,23 +33,22 @@ Status write_frames(const TensorFrames& frames, const fs::path& folder, const st
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Write the pictures of a decoded tensor, one file per frame: frame-00000.png, ...",
-               "difimage"};
+  cli::Command command("difimage",
+                       "Write the pictures of a decoded tensor, one file per frame: frame-00000.png, ...");
   std::string input, folder, format = "png";
   bool allow_nonfinite = false;
-  app.add_option("INPUT", input,
-                 "FILE.diftensor or FILE.safetensors::NAME: floating [3, H, W] or [T, 3, H, W] in [-1, 1], "
-                 "or u8 [H, W, 3] or [T, H, W, 3]")
-      ->required();
-  app.add_option("OUTPUT_DIRECTORY", folder, "created when it is not there")->required();
-  app.add_option("--format", format, "png or bmp")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"png", "bmp"}));
-  app.add_flag("--allow-nonfinite", allow_nonfinite, "draw NaN black and infinity as the nearest level");
-  cli::examples(app,
-                "  difimage image.diftensor frames\n"
-                "  difimage red-heart.safetensors::image_u8 frames --format bmp\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  command
+      .add_option("INPUT", input,
+                  "FILE.diftensor or FILE.safetensors::NAME: floating [3, H, W] or [T, 3, H, W] in [-1, 1], "
+                  "or u8 [H, W, 3] or [T, H, W, 3]")
+      .required();
+  command.add_option("OUTPUT_DIRECTORY", folder, "created when it is not there").required();
+  command.add_option("--format", format, "png or bmp").show_default().expect_one_of({"png", "bmp"});
+  command.add_flag("--allow-nonfinite", allow_nonfinite, "draw NaN black and infinity as the nearest level");
+  command.add_examples(
+      "  difimage image.diftensor frames\n"
+      "  difimage red-heart.safetensors::image_u8 frames --format bmp\n");
+  return cli::run_tool(command, argc, argv, [&]() -> Status {
     DIF_ASSIGN(const io::HostTensor tensor, io::read_tensor_operand(input));
     auto frames = TensorFrames::open(tensor, allow_nonfinite);
     if (!frames) return with_context(std::move(frames.error()), "{}", input);

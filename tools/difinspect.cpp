@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
 #include "io/json.h"
@@ -289,24 +289,25 @@ Status inspect(const Options& options, const ResidencyOptions& budget, const cli
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Print a program with its costs and memory, or where each operation comes from.",
-               "difinspect"};
+  cli::Command command("difinspect",
+                       "Print a program with its costs and memory, or where each operation comes from.");
   Options o;
-  app.add_option("FILE", o.file, "program, FILE.difir")->required();
-  app.add_flag("--assignments", o.assignments, "also print where each value lives");
-  app.add_flag("--source", o.source, "per operation: module, weight identity; what is not known is absent");
-  app.add_option("--provenance", o.provenance,
-                 "sidecar of the frontend (default: FILE.difir.provenance.json)");
-  app.add_option("--bundle", o.bundle, "FILE.difbind that identifies the weights");
-  app.add_option("--plan", o.plan, "FILE.difplan, for what was decided about each operation");
-  cli::expect_whole(app.add_option("--op", o.op, "only this operation"), 0, UINT32_MAX);
-  const ResidencyOptions budget(app, {"--resident-plan-mib", "--resident-order"});
-  const cli::ReportOptions report(app);
-  cli::examples(app,
-                "  difinspect chain/step.difir\n"
-                "  difinspect chain/step.difir --assignments --json\n"
-                "  difinspect chain/step.difir --source --bundle chain/step.difbind --op 12\n");
-  return cli::run_app(app, argc, argv, [&] { return inspect(o, budget, report); });
+  command.add_option("FILE", o.file, "program, FILE.difir").required();
+  command.add_flag("--assignments", o.assignments, "also print where each value lives");
+  command.add_flag("--source", o.source,
+                   "per operation: module, weight identity; what is not known is absent");
+  command.add_option("--provenance", o.provenance,
+                     "sidecar of the frontend (default: FILE.difir.provenance.json)");
+  command.add_option("--bundle", o.bundle, "FILE.difbind that identifies the weights");
+  command.add_option("--plan", o.plan, "FILE.difplan, for what was decided about each operation");
+  command.add_option("--op", o.op, "only this operation").expect_whole(0, UINT32_MAX);
+  const ResidencyOptions budget(command, {"--resident-plan-mib", "--resident-order"});
+  const cli::ReportOptions report(command);
+  command.add_examples(
+      "  difinspect chain/step.difir\n"
+      "  difinspect chain/step.difir --assignments --json\n"
+      "  difinspect chain/step.difir --source --bundle chain/step.difbind --op 12\n");
+  return cli::run_tool(command, argc, argv, [&] { return inspect(o, budget, report); });
 }
 
 }  // namespace

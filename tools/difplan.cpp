@@ -1,10 +1,10 @@
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
 #include "io/json.h"
@@ -88,50 +88,48 @@ Status explain(const Options& options, plan::SubjectKind kind, const cli::Report
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Read what a backend decided about a program, and why.", "difplan"};
-  app.require_subcommand(1);
+  cli::Command tool("difplan", "Read what a backend decided about a program, and why.");
   Options o;
-  const auto add_program = [&](CLI::App* command) {
-    command->add_option("--program", o.program, "FILE.difir, for names and types");
+  const auto add_program = [&](cli::Command command) {
+    command.add_option("--program", o.program, "FILE.difir, for names and types");
   };
-  CLI::App* const show_command = app.add_subcommand("show", "print a plan: steps, kernels, memory");
-  show_command->add_option("PLAN", o.plan, "PLAN.difplan")->required();
-  const cli::ReportOptions show_report(*show_command);
+  cli::Command show_command = tool.add_subcommand("show", "print a plan: steps, kernels, memory");
+  show_command.add_option("PLAN", o.plan, "PLAN.difplan").required();
+  const cli::ReportOptions show_report(show_command);
 
-  CLI::App* const diff_command = app.add_subcommand("diff", "print what differs between two plans");
-  diff_command->add_option("A", o.plan, "A.difplan")->required();
-  diff_command->add_option("B", o.other, "B.difplan")->required();
-  const cli::ReportOptions diff_report(*diff_command);
+  cli::Command diff_command = tool.add_subcommand("diff", "print what differs between two plans");
+  diff_command.add_option("A", o.plan, "A.difplan").required();
+  diff_command.add_option("B", o.other, "B.difplan").required();
+  const cli::ReportOptions diff_report(diff_command);
 
-  CLI::App* const residency_command =
-      app.add_subcommand("residency", "print which weights stay on the device: recorded, or for a budget");
-  residency_command->add_option("PLAN", o.plan, "PLAN.difplan");
+  cli::Command residency_command =
+      tool.add_subcommand("residency", "print which weights stay on the device: recorded, or for a budget");
+  residency_command.add_option("PLAN", o.plan, "PLAN.difplan");
   add_program(residency_command);
-  const ResidencyOptions budget(*residency_command, {"--budget-mib", "--order"});
-  const cli::ReportOptions residency_report(*residency_command);
+  const ResidencyOptions budget(residency_command, {"--budget-mib", "--order"});
+  const cli::ReportOptions residency_report(residency_command);
 
-  CLI::App* const explain_command =
-      app.add_subcommand("explain", "print the decisions about one tensor or operation");
-  explain_command->require_subcommand(1);
-  CLI::App* const tensor_command = explain_command->add_subcommand("tensor", "about a value");
-  CLI::App* const op_command = explain_command->add_subcommand("op", "about an operation");
-  for (CLI::App* const command : {tensor_command, op_command}) {
-    cli::expect_whole(command->add_option("ID", o.id, "its number")->required(), 0, UINT32_MAX);
-    command->add_option("PLAN", o.plan, "PLAN.difplan")->required();
+  cli::Command explain_command =
+      tool.add_subcommand("explain", "print the decisions about one tensor or operation");
+  cli::Command tensor_command = explain_command.add_subcommand("tensor", "about a value");
+  cli::Command op_command = explain_command.add_subcommand("op", "about an operation");
+  for (cli::Command command : {tensor_command, op_command}) {
+    command.add_option("ID", o.id, "its number").required().expect_whole(0, UINT32_MAX);
+    command.add_option("PLAN", o.plan, "PLAN.difplan").required();
     add_program(command);
   }
-  const cli::ReportOptions tensor_report(*tensor_command), op_report(*op_command);
+  const cli::ReportOptions tensor_report(tensor_command), op_report(op_command);
 
-  cli::examples(app,
-                "  difc plan chain/step.difir step.difplan --backend cpu\n"
-                "  difplan show step.difplan\n"
-                "  difplan explain op 54 step.difplan --program chain/step.difir\n"
-                "  difplan residency --program chain/step.difir --budget-mib 8 --order largest\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
-    if (show_command->parsed()) return show(o, show_report);
-    if (diff_command->parsed()) return diff(o, diff_report);
-    if (residency_command->parsed()) return residency(o, budget, residency_report);
-    if (tensor_command->parsed()) return explain(o, plan::SubjectKind::kValue, tensor_report);
+  tool.add_examples(
+      "  difc plan chain/step.difir step.difplan --backend cpu\n"
+      "  difplan show step.difplan\n"
+      "  difplan explain op 54 step.difplan --program chain/step.difir\n"
+      "  difplan residency --program chain/step.difir --budget-mib 8 --order largest\n");
+  return cli::run_tool(tool, argc, argv, [&]() -> Status {
+    if (show_command.parsed()) return show(o, show_report);
+    if (diff_command.parsed()) return diff(o, diff_report);
+    if (residency_command.parsed()) return residency(o, budget, residency_report);
+    if (tensor_command.parsed()) return explain(o, plan::SubjectKind::kValue, tensor_report);
     return explain(o, plan::SubjectKind::kOperation, op_report);
   });
 }

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
@@ -119,26 +119,26 @@ Status probe(const Options& options, const cli::ReportOptions& report) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Print the target profile of this machine and what a plan may use of it now.", "difprobe"};
+  cli::Command command("difprobe",
+                       "Print the target profile of this machine and what a plan may use of it now.");
   Options o;
-  app.add_option("--backend", o.backend, "what to probe: auto, cpu, opencl, or another libdif_NAME.so")
-      ->capture_default_str();
-  cli::expect_whole(app.add_option("--device", o.device, "device index")->capture_default_str(), 0,
-                    INT32_MAX);
+  command.add_option("--backend", o.backend, "what to probe: auto, cpu, opencl, or another libdif_NAME.so")
+      .show_default();
+  command.add_option("--device", o.device, "device index").show_default().expect_whole(0, INT32_MAX);
   const auto mebibytes = [&](const char* option, std::optional<std::int64_t>& value, const char* what) {
-    cli::expect_whole(app.add_option(option, value, what), 0, kMaxMiB);
+    command.add_option(option, value, what).expect_whole(0, kMaxMiB);
   };
   mebibytes("--reserve-mib", o.reserve_mib, "memory left to the rest of the system");
   mebibytes("--host-budget-mib", o.host_mib, "host memory that a plan may use");
   mebibytes("--pinned-budget-mib", o.pinned_mib, "pinned host memory");
   mebibytes("--workspace-budget-mib", o.workspace_mib, "scratch memory of kernels");
   mebibytes("--staging-budget-mib", o.staging_mib, "staging buffers");
-  const cli::ReportOptions report(app);
-  cli::examples(app,
-                "  difprobe --backend auto\n"
-                "  difprobe --backend cpu --reserve-mib 2048 --json\n"
-                "Budgets never change the fingerprint.\n");
-  return cli::run_app(app, argc, argv, [&] { return probe(o, report); });
+  const cli::ReportOptions report(command);
+  command.add_examples(
+      "  difprobe --backend auto\n"
+      "  difprobe --backend cpu --reserve-mib 2048 --json\n"
+      "Budgets never change the fingerprint.\n");
+  return cli::run_tool(command, argc, argv, [&] { return probe(o, report); });
 }
 
 }  // namespace

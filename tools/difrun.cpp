@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/streaming_options.h"
@@ -424,51 +424,53 @@ class Run {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{"Prepare and run one program.", "difrun"};
+  cli::Command command("difrun", "Prepare and run one program.");
   Options o;
-  app.add_option("--program", o.program, "FILE.difir")->required();
-  app.add_option("--weight-bundle", o.bundle, "FILE.difbind that holds the program's constants");
-  app.add_flag("--verify-shards", o.verify_shards, "recompute the digest of every shard of the bundle");
-  app.add_option("--input", o.inputs,
-                 "ID=FILE for each input: ID is its name or value number, FILE is x.diftensor or "
-                 "shard.safetensors::TENSOR")
-      ->allow_extra_args(false);
-  app.add_option("--output", o.outputs, "ID=FILE for each output to write, as --input")
-      ->allow_extra_args(false);
-  cli::expect_whole(app.add_option("--warmups", o.warmups, "untimed runs first")->capture_default_str(), 0,
-                    kMaxIterations);
-  cli::expect_whole(app.add_option("--iterations", o.iterations, "timed runs")->capture_default_str(), 1,
-                    kMaxIterations);
-  cli::expect_whole(
-      app.add_option("--session-runs", o.sessions,
-                     "how often warm-ups and timed runs are repeated with the one prepared program")
-          ->capture_default_str(),
-      1, kMaxIterations);
-  cli::expect_whole(app.add_option("--absorb-linear-bias", o.absorbing,
-                                   "operation, a linear without bias, that takes the vector that is added to "
-                                   "its result as its bias: one rounding less")
-                        ->allow_extra_args(false),
-                    0, kMostOperations);
-  app.add_flag("--map-inputs", o.map_inputs,
-               "use inputs where their files are mapped, without reading them first");
-  app.add_flag("--profile-pipeline", o.profile_pipeline,
-               "time of each part of the whole, and how the weights reached the device");
-  app.add_flag("--trace-ops", o.trace_ops, "time of each operation, slowest first");
-  app.add_flag("--why", o.why, "kernel of each operation, and why others declined");
-  app.add_flag("--allow-nonfinite", o.allow_nonfinite, "NaN and infinity in an output are no failure");
-  const cli::BackendOptions backend(app);
-  const cli::StreamingOptions streaming(app);
-  const ExecutionChoices choices(app, {});
-  const cli::ReportOptions report(app);
-  const RefusedOptions refused(app, kMissing);
-  cli::examples(
-      app,
+  command.add_option("--program", o.program, "FILE.difir").required();
+  command.add_option("--weight-bundle", o.bundle, "FILE.difbind that holds the program's constants");
+  command.add_flag("--verify-shards", o.verify_shards, "recompute the digest of every shard of the bundle");
+  command
+      .add_option("--input", o.inputs,
+                  "ID=FILE for each input: ID is its name or value number, FILE is x.diftensor or "
+                  "shard.safetensors::TENSOR")
+      .one_at_a_time();
+  command.add_option("--output", o.outputs, "ID=FILE for each output to write, as --input").one_at_a_time();
+  command.add_option("--warmups", o.warmups, "untimed runs first")
+      .show_default()
+      .expect_whole(0, kMaxIterations);
+  command.add_option("--iterations", o.iterations, "timed runs")
+      .show_default()
+      .expect_whole(1, kMaxIterations);
+  command
+      .add_option("--session-runs", o.sessions,
+                  "how often warm-ups and timed runs are repeated with the one prepared program")
+      .show_default()
+      .expect_whole(1, kMaxIterations);
+  command
+      .add_option("--absorb-linear-bias", o.absorbing,
+                  "operation, a linear without bias, that takes the vector that is added to "
+                  "its result as its bias: one rounding less")
+      .one_at_a_time()
+      .expect_whole(0, kMostOperations);
+  command.add_flag("--map-inputs", o.map_inputs,
+                   "use inputs where their files are mapped, without reading them first");
+  command.add_flag("--profile-pipeline", o.profile_pipeline,
+                   "time of each part of the whole, and how the weights reached the device");
+  command.add_flag("--trace-ops", o.trace_ops, "time of each operation, slowest first");
+  command.add_flag("--why", o.why, "kernel of each operation, and why others declined");
+  command.add_flag("--allow-nonfinite", o.allow_nonfinite, "NaN and infinity in an output are no failure");
+  const cli::BackendOptions backend(command);
+  const cli::StreamingOptions streaming(command);
+  const ExecutionChoices choices(command, {});
+  const cli::ReportOptions report(command);
+  const RefusedOptions refused(command, kMissing);
+  command.add_examples(
       "  dif generate \"red heart\" --emit-programs chain\n"
       "  difrun --program chain/decode.difir --weight-bundle chain/decode.difbind \\\n"
       "         --input latents=latents.diftensor --output image=image.diftensor\n"
       "  difrun --program step.difir --weight-bundle step.difbind --input latents=l.diftensor ... \\\n"
       "         --warmups 2 --iterations 5 --trace-ops --why\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  return cli::run_tool(command, argc, argv, [&]() -> Status {
     DIF_TRY(refused.check());
     return Run(o, backend, streaming, choices, report).run();
   });

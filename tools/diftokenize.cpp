@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/command.h"
 #include "cli/tool.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -26,7 +26,7 @@ struct Options {
 
 class Tokenize {
  public:
-  Tokenize(const CLI::App& app, const Options& options) : app_(app), options_(options) {}
+  Tokenize(const cli::Command& command, const Options& options) : command_(command), options_(options) {}
 
   Status run() {
     DIF_ASSIGN(const text::Tokenizer tokenizer, load());
@@ -49,7 +49,7 @@ class Tokenize {
   }
 
  private:
-  bool given(const std::string& option) const { return app_.count(option) != 0; }
+  bool given(const std::string& option) const { return command_.given(option); }
 
   Result<text::Tokenizer> load() const {
     if (given("--processor")) return text::load_tokenizer(options_.processor);
@@ -87,44 +87,47 @@ class Tokenize {
                 report.n_cases);
   }
 
-  const CLI::App& app_;
+  const cli::Command& command_;
   const Options& options_;
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{"Turn text into the token ids of a model, or check a tokenizer against known ids.",
-               "diftokenize"};
+  cli::Command command("diftokenize",
+                       "Turn text into the token ids of a model, or check a tokenizer against known ids.");
   Options o;
-  auto* tokenizer = app.add_option_group("Tokenizer")->require_option(1);
-  tokenizer->add_option("--processor", o.processor, "folder with tokenizer.json and tokenizer_config.json");
-  auto* json = tokenizer->add_option("--tokenizer-json", o.tokenizer_json, "tokenizer.json");
-  app.add_option("--tokenizer-config", o.tokenizer_config, "the tokenizer_config.json that belongs to it")
-      ->needs(json);
-  auto* input = app.add_option_group("Input")->require_option(1);
-  auto* file = input->add_option("--prompt-file", o.prompt_file, "UTF-8 text (/dev/stdin works)");
-  input->add_option("--prompt", o.prompt, "the text itself");
-  auto* battery = input->add_option("--battery", o.battery,
-                                    "JSON list of {\"text\", \"ids\"}: compare, exit 1 if one differs");
-  app.add_flag("--strip-trailing-newline", o.strip_trailing_newline,
-               "drop the last line end of the prompt file")
-      ->needs(file);
-  app.add_option("--ids-out", o.ids_out, "write the ids of the text as a JSON list")->excludes(battery);
-  app.add_option("--diftensor-out", o.diftensor_out, "write the ids of the text as an i32 tensor")
-      ->excludes(battery);
-  app.add_option("--flux2-inputs-out", o.flux2_inputs_out,
-                 "write the templated, padded ids and masks of the prompt and the empty negative prompt for "
-                 "FLUX.2 (safetensors)")
-      ->excludes(battery);
-  app.add_option("--krea2-inputs-out", o.krea2_inputs_out,
-                 "write the templated, padded ids, their mask and positions for Krea 2 (safetensors)")
-      ->excludes(battery);
-  app.add_flag("--quiet", o.quiet, "print nothing but errors and warnings");
-  cli::examples(app,
-                "  diftokenize --processor MODEL/tokenizer --prompt \"a red apple\"\n"
-                "  diftokenize --processor MODEL/tokenizer --prompt-file prompt.txt --flux2-inputs-out "
-                "inputs.safetensors\n"
-                "  diftokenize --tokenizer-json tokenizer.json --battery cases.json\n");
-  return cli::run_app(app, argc, argv, [&] { return Tokenize(app, o).run(); });
+  cli::Command tokenizer = command.add_alternatives("Tokenizer");
+  tokenizer.add_option("--processor", o.processor, "folder with tokenizer.json and tokenizer_config.json");
+  const cli::Option json = tokenizer.add_option("--tokenizer-json", o.tokenizer_json, "tokenizer.json");
+  command.add_option("--tokenizer-config", o.tokenizer_config, "the tokenizer_config.json that belongs to it")
+      .needs(json);
+  cli::Command input = command.add_alternatives("Input");
+  const cli::Option file = input.add_option("--prompt-file", o.prompt_file, "UTF-8 text (/dev/stdin works)");
+  input.add_option("--prompt", o.prompt, "the text itself");
+  const cli::Option battery = input.add_option(
+      "--battery", o.battery, "JSON list of {\"text\", \"ids\"}: compare, exit 1 if one differs");
+  command
+      .add_flag("--strip-trailing-newline", o.strip_trailing_newline,
+                "drop the last line end of the prompt file")
+      .needs(file);
+  command.add_option("--ids-out", o.ids_out, "write the ids of the text as a JSON list").excludes(battery);
+  command.add_option("--diftensor-out", o.diftensor_out, "write the ids of the text as an i32 tensor")
+      .excludes(battery);
+  command
+      .add_option("--flux2-inputs-out", o.flux2_inputs_out,
+                  "write the templated, padded ids and masks of the prompt and the empty negative prompt for "
+                  "FLUX.2 (safetensors)")
+      .excludes(battery);
+  command
+      .add_option("--krea2-inputs-out", o.krea2_inputs_out,
+                  "write the templated, padded ids, their mask and positions for Krea 2 (safetensors)")
+      .excludes(battery);
+  command.add_flag("--quiet", o.quiet, "print nothing but errors and warnings");
+  command.add_examples(
+      "  diftokenize --processor MODEL/tokenizer --prompt \"a red apple\"\n"
+      "  diftokenize --processor MODEL/tokenizer --prompt-file prompt.txt --flux2-inputs-out "
+      "inputs.safetensors\n"
+      "  diftokenize --tokenizer-json tokenizer.json --battery cases.json\n");
+  return cli::run_tool(command, argc, argv, [&] { return Tokenize(command, o).run(); });
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/command.h"
 #include "io/weight_bundle.h"
 #include "ir/printer.h"
 #include "ir/program_file.h"
@@ -49,35 +49,34 @@ Status rebind_program(const std::string& from, const std::string& program_path, 
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"List and make checkpoints; list, check and re-seal weight bundles.", "difweights"};
-  app.require_subcommand(1);
-  const ListingCommands listing(app);
-  const SynthCommand synth(app);
+  cli::Command tool("difweights", "List and make checkpoints; list, check and re-seal weight bundles.");
+  const ListingCommands listing(tool);
+  const SynthCommand synth(tool);
   std::string bundle, program, out;
-  CLI::App* const inspect = app.add_subcommand("inspect-bundle", "list a bundle's shards and tensors");
-  inspect->add_option("BUNDLE", bundle, "FILE.difbind")->required();
-  CLI::App* const verify =
-      app.add_subcommand("verify-bundle", "check a bundle against a program, and every shard's digest");
-  verify->add_option("BUNDLE", bundle, "FILE.difbind")->required();
-  verify->add_option("PROGRAM", program, "FILE.difir")->required();
-  CLI::App* const rebind = app.add_subcommand(
+  cli::Command inspect = tool.add_subcommand("inspect-bundle", "list a bundle's shards and tensors");
+  inspect.add_option("BUNDLE", bundle, "FILE.difbind").required();
+  cli::Command verify =
+      tool.add_subcommand("verify-bundle", "check a bundle against a program, and every shard's digest");
+  verify.add_option("BUNDLE", bundle, "FILE.difbind").required();
+  verify.add_option("PROGRAM", program, "FILE.difir").required();
+  cli::Command rebind = tool.add_subcommand(
       "rebind-program", "seal a bundle again, for another program with the same constants");
-  rebind->add_option("SEALED", bundle, "FILE.difbind")->required();
-  rebind->add_option("PROGRAM", program, "FILE.difir")->required();
-  rebind->add_option("OUT", out, "FILE.difbind to write")->required();
-  cli::examples(app,
-                "  difweights stats models/emoji-klein/transformer\n"
-                "  difweights synth --preset klein-4b --blocks 2,2 --small-encoder wide-klein\n"
-                "  difweights synth --like models/emoji-klein --seed 3 --dtype f32 random-emoji\n"
-                "  difweights inspect-bundle chain/step.difbind\n"
-                "  difweights verify-bundle chain/step.difbind chain/step.difir\n"
-                "  difc expose-tensors chain/step.difir probe.difir transformer.x_embedder\n"
-                "  difweights rebind-program chain/step.difbind probe.difir probe.difbind\n");
-  return cli::run_app(app, argc, argv, [&]() -> Status {
+  rebind.add_option("SEALED", bundle, "FILE.difbind").required();
+  rebind.add_option("PROGRAM", program, "FILE.difir").required();
+  rebind.add_option("OUT", out, "FILE.difbind to write").required();
+  tool.add_examples(
+      "  difweights stats models/emoji-klein/transformer\n"
+      "  difweights synth --preset klein-4b --blocks 2,2 --small-encoder wide-klein\n"
+      "  difweights synth --like models/emoji-klein --seed 3 --dtype f32 random-emoji\n"
+      "  difweights inspect-bundle chain/step.difbind\n"
+      "  difweights verify-bundle chain/step.difbind chain/step.difir\n"
+      "  difc expose-tensors chain/step.difir probe.difir transformer.x_embedder\n"
+      "  difweights rebind-program chain/step.difbind probe.difir probe.difbind\n");
+  return cli::run_tool(tool, argc, argv, [&]() -> Status {
     if (listing.parsed()) return listing.run();
     if (synth.parsed()) return synth.run();
-    if (inspect->parsed()) return inspect_bundle(bundle);
-    if (verify->parsed()) return verify_bundle(bundle, program);
+    if (inspect.parsed()) return inspect_bundle(bundle);
+    if (verify.parsed()) return verify_bundle(bundle, program);
     return rebind_program(bundle, program, out);
   });
 }

@@ -2,7 +2,6 @@
 #include <gnu/libc-version.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/bundled.h"
+#include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/options.h"
 #include "cli/telemetry.h"
@@ -250,11 +250,11 @@ class Doctor {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{"Say what works here, what does not, and what to do about it.", "dif doctor"};
-  const cli::ReportOptions report(app);
-  cli::examples(app, "  dif doctor\n  dif doctor --json\n");
-  return cli::run_app(
-      app, argc, argv, [&] { return Doctor().examine(report); }, cli::WithoutArguments::kRun);
+  cli::Command command("dif doctor", "Say what works here, what does not, and what to do about it.");
+  const cli::ReportOptions report(command);
+  command.add_examples("  dif doctor\n  dif doctor --json\n");
+  return cli::run_tool(
+      command, argc, argv, [&] { return Doctor().examine(report); }, cli::WithoutArguments::kRun);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "execution_choices.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 
@@ -33,39 +32,44 @@ Result<runtime::LinearChoice> parse_selection(const std::string& text) {
 
 }  // namespace
 
-ExecutionChoices::ExecutionChoices(CLI::App& app, const Names& names) : names_(names) {
-  CLI::Option* const tune =
-      app.add_option(names.tune, tuned_, "operation whose product is measured anew, known or not")
-          ->allow_extra_args(false);
-  cli::expect_whole(tune, 0, kMostOperations);
+ExecutionChoices::ExecutionChoices(cli::Command& command, const Names& names) : names_(names) {
+  cli::Option tune =
+      command.add_option(names.tune, tuned_, "operation whose product is measured anew, known or not")
+          .one_at_a_time();
+  tune.expect_whole(0, kMostOperations);
   const auto number = [&](const char* name, std::uint32_t& value, std::int64_t least, const char* text) {
-    CLI::Option* const option = app.add_option(name, value, text);
-    cli::expect_whole(option, least, kMostRuns);
-    option->needs(tune);
+    cli::Option option = command.add_option(name, value, text);
+    option.expect_whole(least, kMostRuns);
+    option.needs(tune);
   };
   number(names.warmups, warmups_, 0, "untimed runs of each algorithm first");
   number(names.iterations, iterations_, 1, "runs of each algorithm in a session");
   number(names.sessions, sessions_, 1, "sessions, in which all algorithms take turns");
-  app.add_flag("--expand-linear-algorithms", more_algorithms_,
-               "ask for a longer list of algorithms where they are measured");
-  app.add_option("--select-linear-algorithm", selected_,
-                 "OPERATION:RANK: the algorithm at that place of the library's recommendation, 0 first")
-      ->allow_extra_args(false);
-  cli::expect_whole(app.add_option("--fuse-linear-swiglu", fused_,
-                                   "operation whose product is one kernel with the SwiGLU behind it, "
-                                   "whether that is faster or not")
-                        ->allow_extra_args(false),
-                    0, kMostOperations);
-  app.add_flag(
+  command.add_flag("--expand-linear-algorithms", more_algorithms_,
+                   "ask for a longer list of algorithms where they are measured");
+  command
+      .add_option("--select-linear-algorithm", selected_,
+                  "OPERATION:RANK: the algorithm at that place of the library's recommendation, 0 first")
+      .one_at_a_time();
+  command
+      .add_option("--fuse-linear-swiglu", fused_,
+                  "operation whose product is one kernel with the SwiGLU behind it, "
+                  "whether that is faster or not")
+      .one_at_a_time()
+      .expect_whole(0, kMostOperations);
+  command.add_flag(
       "--persist-linear-heuristics", persists_,
       "keep what was measured in the cache folder (as it is); without such a folder this is an error");
-  cli::expect_name(app.add_option("--resident-streamed-constant", resident_,
-                                  "constant that stays on the device, before all others, by name or number")
-                       ->allow_extra_args(false));
-  app.add_option("--cudnn-attention-heuristic", heuristic_,
-                 "how cuDNN looks for attention's kernel: a (as it is), b, fallback; autotune measures what "
-                 "all of them find")
-      ->check(CLI::IsMember({"a", "b", "fallback", "autotune"}));
+  command
+      .add_option("--resident-streamed-constant", resident_,
+                  "constant that stays on the device, before all others, by name or number")
+      .one_at_a_time()
+      .expect_name();
+  command
+      .add_option("--cudnn-attention-heuristic", heuristic_,
+                  "how cuDNN looks for attention's kernel: a (as it is), b, fallback; autotune measures what "
+                  "all of them find")
+      .expect_one_of({"a", "b", "fallback", "autotune"});
 }
 
 Result<runtime::ExecutionOptions> ExecutionChoices::options(const ir::Program& program,

@@ -4,13 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "dif/status.h"
 #include "ir/program.h"
 #include "runtime/execution_options.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace dif::tools {
 
@@ -29,7 +26,7 @@ class ExecutionChoices {
     const char* iterations = "--linear-tune-iterations";
     const char* sessions = "--linear-tune-sessions";
   };
-  ExecutionChoices(CLI::App& app, const Names& names);
+  ExecutionChoices(cli::Command& command, const Names& names);
 
   /// Errors: InvalidInput (an operation or constant that the program does not have; a choice that is to be
   /// kept, and `cache_folder` is empty).

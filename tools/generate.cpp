@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/bundled.h"
+#include "cli/command.h"
 #include "cli/dtype_options.h"
 #include "cli/interrupt.h"
 #include "cli/kernel_summary.h"
@@ -56,7 +56,7 @@ std::string picture_path(const std::string& output, std::int64_t index, std::int
 
 class Generate {
  public:
-  Generate(const CLI::App& app, const GenerateOptions& options, const cli::DtypeOptions& dtypes,
+  Generate(const cli::Command& command, const GenerateOptions& options, const cli::DtypeOptions& dtypes,
            const cli::BackendOptions& backend, const cli::StreamingOptions& streaming,
            const cli::ReportOptions& report, const cli::ProgressOptions& progress)
       : options_(options),
@@ -64,7 +64,7 @@ class Generate {
         streaming_(streaming),
         report_(report),
         cache_(backend.cache_folder(), cli::print_warning),
-        request_(app, options, dtypes, backend, cache_),
+        request_(command, options, dtypes, backend, cache_),
         progress_(progress.create()) {}
 
   Status run() {
@@ -343,22 +343,22 @@ class Generate {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app{"Draw a picture from a prompt.", "dif generate"};
-  const GenerateOptions o(app);
-  const cli::DtypeOptions dtypes(app);
-  const cli::BackendOptions backend(app);
-  const cli::StreamingOptions streaming(app);
-  const cli::ReportOptions report(app);
-  const cli::ProgressOptions progress(app);
-  cli::examples(
-      app,
+  cli::Command command("dif generate", "Draw a picture from a prompt.");
+  const GenerateOptions o(command);
+  const cli::DtypeOptions dtypes(command);
+  const cli::BackendOptions backend(command);
+  const cli::StreamingOptions streaming(command);
+  const cli::ReportOptions report(command);
+  const cli::ProgressOptions progress(command);
+  command.add_examples(
       "  dif generate \"a red apple\" -o apple.png\n"
       "  dif generate \"rocket on a pink background\" --seed 7 --steps 30 --guidance 2 -o rocket.png\n"
       "  dif generate --model ./FLUX.2-klein-4B \"a lighthouse at dusk\" --size 1024x1024 -o lighthouse.png\n"
       "  dif generate --from apple.png -o again.png\n"
       "  dif generate \"a red apple\" --passes none -o unoptimised.png\n");
-  return cli::run_app(app, argc, argv,
-                      [&] { return Generate(app, o, dtypes, backend, streaming, report, progress).run(); });
+  return cli::run_tool(command, argc, argv, [&] {
+    return Generate(command, o, dtypes, backend, streaming, report, progress).run();
+  });
 }
 
 }  // namespace

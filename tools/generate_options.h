@@ -3,18 +3,15 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/command.h"
 #include "pipelines/decoder.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace dif::tools {
 
 /// What the user of `dif generate` said; an absent option falls back to --from's record, then to the model's
 /// defaults.
 struct GenerateOptions {
-  explicit GenerateOptions(CLI::App& app);
+  explicit GenerateOptions(cli::Command& command);
 
   std::string prompt, negative_prompt, model, output = "out.png", from;
   std::string seed, noise_dtype = "f32", rng = "torch-cpu";

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <random>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include "cli/dtype_options.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/parse_number.h"
 #include "cli/tool.h"
 #include "io/png.h"
 #include "io/printable.h"
@@ -33,15 +33,14 @@ Result<std::uint64_t> parse_seed(const std::string& text) {
     std::random_device random;
     return random() & 0x7fffffffU;
   }
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
+  const auto seed = cli::parse_number<std::uint64_t>(text);
+  if (!seed)
     return invalid_input("--seed {}: expected a whole number from 0 to 2^64-1, or -1 to draw one",
                          io::printable(text, 40));
-  if (seed > UINT32_MAX)
+  if (*seed > UINT32_MAX)
     cli::print_warning(
-        fmt::format("seed {}: only its low 32 bits count, as in PyTorch ({})", seed, seed & UINT32_MAX));
-  return seed;
+        fmt::format("seed {}: only its low 32 bits count, as in PyTorch ({})", *seed, *seed & UINT32_MAX));
+  return *seed;
 }
 
 /// Width and height.
@@ -103,7 +102,7 @@ void GenerationRequest::warn_of_guidance(const Model& model) const {
 }
 
 bool GenerationRequest::given(const std::string& option) const {
-  return app_.count(option) != 0;
+  return command_.given(option);
 }
 
 /// The option, or what a picture's record said.

@@ -4,16 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "cli/command.h"
 #include "dif/status.h"
 #include "frontends/model.h"
 #include "generate_options.h"
 #include "io/cache_store.h"
 #include "pipelines/generation_settings.h"
 #include "pipelines/picture_size.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace dif::cli {
 struct BackendOptions;
@@ -26,9 +23,10 @@ namespace dif::tools {
 class GenerationRequest {
  public:
   /// Everything outlives the result.
-  GenerationRequest(const CLI::App& app, const GenerateOptions& options, const cli::DtypeOptions& dtypes,
-                    const cli::BackendOptions& backend, io::CacheStore& cache)
-      : app_(app), options_(options), dtypes_(dtypes), backend_(backend), cache_(cache) {}
+  GenerationRequest(const cli::Command& command, const GenerateOptions& options,
+                    const cli::DtypeOptions& dtypes, const cli::BackendOptions& backend,
+                    io::CacheStore& cache)
+      : command_(command), options_(options), dtypes_(dtypes), backend_(backend), cache_(cache) {}
 
   /// Errors: InvalidInput, each naming its option; those of a backend that is asked what it computes in.
   Status read(const frontends::Model& model);
@@ -51,7 +49,7 @@ class GenerationRequest {
   Status take_from_picture(const frontends::Model& model, std::pair<std::int64_t, std::int64_t>& asked);
   void warn_of_guidance(const frontends::Model& model) const;
 
-  const CLI::App& app_;
+  const cli::Command& command_;
   const GenerateOptions& options_;
   const cli::DtypeOptions& dtypes_;
   const cli::BackendOptions& backend_;

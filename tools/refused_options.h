@@ -4,12 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "dif/status.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace dif::tools {
 
@@ -24,14 +20,14 @@ struct MissingFeature {
 /// typing mistake, and never runs without it.
 class RefusedOptions {
  public:
-  RefusedOptions(CLI::App& app, std::span<const MissingFeature> features);
+  RefusedOptions(cli::Command& command, std::span<const MissingFeature> features);
 
   /// Errors: InvalidInput when one was given.
   Status check() const;
 
  private:
   struct Known {
-    CLI::Option* option;
+    cli::Option option;
     std::string name, feature;
   };
   std::vector<Known> known_;

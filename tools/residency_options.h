@@ -3,12 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/command.h"
 #include "plan/residency.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace dif::tools {
 
@@ -20,16 +16,16 @@ class ResidencyOptions {
     const char* budget;
     const char* order;
   };
-  ResidencyOptions(CLI::App& app, const Names& names);
+  ResidencyOptions(cli::Command& command, const Names& names);
 
   bool given() const;
   plan::ResidencyRequest request() const;
 
  private:
-  CLI::Option* budget_ = nullptr;
   std::uint64_t budget_mib_ = 0, fixed_runtime_mib_ = 0;
   std::uint32_t prefetch_distance_ = 1;
   std::string order_ = "first";
+  cli::Option budget_;
 };
 
 }  // namespace dif::tools

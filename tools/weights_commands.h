@@ -4,12 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "cli/command.h"
 #include "cli/options.h"
 #include "dif/status.h"
-
-namespace CLI {
-class App;
-}
 
 /// The sub-commands of difweights that work on checkpoints; each adds itself to the tool and keeps its
 /// options.
@@ -18,13 +15,13 @@ namespace dif::tools {
 /// difweights synth
 class SynthCommand {
  public:
-  explicit SynthCommand(CLI::App& tool);
+  explicit SynthCommand(cli::Command& tool);
 
   bool parsed() const;
   Status run() const;
 
  private:
-  CLI::App* app_;
+  cli::Command command_;
   std::string like_, preset_, out_, blocks_, dtype_ = "bf16", tokenizer_;
   std::int64_t encoder_layers_ = 0;
   std::uint64_t seed_ = 0, shard_bytes_ = 5'000'000'000;
@@ -35,13 +32,13 @@ class SynthCommand {
 /// difweights stats, inspect-shard, inspect-index
 class ListingCommands {
  public:
-  explicit ListingCommands(CLI::App& tool);
+  explicit ListingCommands(cli::Command& tool);
 
   bool parsed() const;
   Status run() const;
 
  private:
-  CLI::App *stats_, *shard_, *index_;
+  cli::Command stats_, shard_, index_;
   std::string path_;
   std::int64_t top_ = 10;
   std::unique_ptr<cli::ReportOptions> report_;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -107,29 +106,27 @@ Status list_index(const std::string& path) {
 
 }  // namespace
 
-ListingCommands::ListingCommands(CLI::App& tool)
+ListingCommands::ListingCommands(cli::Command& tool)
     : stats_(
           tool.add_subcommand("stats", "count a checkpoint's tensors by dtype, rank and repeated pattern")),
       shard_(tool.add_subcommand("inspect-shard", "list the tensors of one safetensors file")),
       index_(tool.add_subcommand("inspect-index",
                                  "list the shards and tensors of a checkpoint in several files")) {
-  stats_
-      ->add_option("CHECKPOINT", path_, "FILE.safetensors, FILE.safetensors.index.json or a folder with one")
-      ->required();
-  cli::expect_whole(stats_->add_option("--top", top_, "largest tensors to name")->capture_default_str(), 0,
-                    1 << 20);
-  report_ = std::make_unique<cli::ReportOptions>(*stats_);
-  shard_->add_option("SHARD", path_, "FILE.safetensors")->required();
-  index_->add_option("INDEX", path_, "FILE.safetensors.index.json")->required();
+  stats_.add_option("CHECKPOINT", path_, "FILE.safetensors, FILE.safetensors.index.json or a folder with one")
+      .required();
+  stats_.add_option("--top", top_, "largest tensors to name").show_default().expect_whole(0, 1 << 20);
+  report_ = std::make_unique<cli::ReportOptions>(stats_);
+  shard_.add_option("SHARD", path_, "FILE.safetensors").required();
+  index_.add_option("INDEX", path_, "FILE.safetensors.index.json").required();
 }
 
 bool ListingCommands::parsed() const {
-  return stats_->parsed() || shard_->parsed() || index_->parsed();
+  return stats_.parsed() || shard_.parsed() || index_.parsed();
 }
 
 Status ListingCommands::run() const {
-  if (shard_->parsed()) return list_shard(path_);
-  if (index_->parsed()) return list_index(path_);
+  if (shard_.parsed()) return list_shard(path_);
+  if (index_.parsed()) return list_index(path_);
   DIF_ASSIGN(const io::Checkpoint checkpoint, io::open_checkpoint(path_));
   const io::CheckpointStats stats =
       io::checkpoint_stats(io::checkpoint_rows(checkpoint), static_cast<std::size_t>(top_));

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <optional>
 
@@ -59,37 +58,39 @@ std::string describe(const frontends::SyntheticModel& model) {
 
 }  // namespace
 
-SynthCommand::SynthCommand(CLI::App& tool)
-    : app_(tool.add_subcommand("synth", "write a model folder with random weights")) {
-  app_->add_option("OUT_DIR", out_, "model folder to make; it must not be there yet")->required();
-  auto* const like = app_->add_option(
+SynthCommand::SynthCommand(cli::Command& tool)
+    : command_(tool.add_subcommand("synth", "write a model folder with random weights")) {
+  command_.add_option("OUT_DIR", out_, "model folder to make; it must not be there yet").required();
+  const cli::Option like = command_.add_option(
       "--like", like_, "take the configuration of this model folder (its weights need not be there)");
-  app_->add_option(
+  command_
+      .add_option(
           "--preset", preset_,
           fmt::format("take a built-in configuration: {}", fmt::join(frontends::synthetic_presets(), ", ")))
-      ->excludes(like);
-  app_->add_option("--blocks", blocks_, "DOUBLE,SINGLE: transformer blocks instead of the configuration's");
-  cli::expect_whole(
-      app_->add_option("--encoder-layers", encoder_layers_,
-                       "text encoder layers instead of the configuration's; FLUX.2 reads layer 27"),
-      1, kMaxBlocks);
-  app_->add_flag("--small-encoder", small_encoder_,
-                 "the text encoder of the preset tiny; the transformer's text width follows");
-  app_->add_flag("--distilled", distilled_, "mark the model as distilled: few steps, no guidance");
-  app_->add_option("--dtype", dtype_, "of the weights: bf16 or f32")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"bf16", "f32"}));
-  app_->add_option("--seed", seed_, "other seed, other weights")->capture_default_str();
-  app_->add_option("--shard-size", shard_bytes_, "largest file, such as 500MB or 5GB (default 5GB)")
-      ->transform(CLI::AsSizeValue(true));
-  app_->add_option("--tokenizer", tokenizer_,
-                   "folder whose files are copied (default: that of --like, else the bundled model's)");
-  app_->add_flag("--dry-run", dry_run_, "say what would be written and stop");
-  progress_ = std::make_unique<cli::ProgressOptions>(*app_);
+      .excludes(like);
+  command_.add_option("--blocks", blocks_,
+                      "DOUBLE,SINGLE: transformer blocks instead of the configuration's");
+  command_
+      .add_option("--encoder-layers", encoder_layers_,
+                  "text encoder layers instead of the configuration's; FLUX.2 reads layer 27")
+      .expect_whole(1, kMaxBlocks);
+  command_.add_flag("--small-encoder", small_encoder_,
+                    "the text encoder of the preset tiny; the transformer's text width follows");
+  command_.add_flag("--distilled", distilled_, "mark the model as distilled: few steps, no guidance");
+  command_.add_option("--dtype", dtype_, "of the weights: bf16 or f32")
+      .show_default()
+      .expect_one_of({"bf16", "f32"});
+  command_.add_option("--seed", seed_, "other seed, other weights").show_default();
+  command_.add_option("--shard-size", shard_bytes_, "largest file, such as 500MB or 5GB (default 5GB)")
+      .expect_size();
+  command_.add_option("--tokenizer", tokenizer_,
+                      "folder whose files are copied (default: that of --like, else the bundled model's)");
+  command_.add_flag("--dry-run", dry_run_, "say what would be written and stop");
+  progress_ = std::make_unique<cli::ProgressOptions>(command_);
 }
 
 bool SynthCommand::parsed() const {
-  return app_->parsed();
+  return command_.parsed();
 }
 
 Status SynthCommand::run() const {

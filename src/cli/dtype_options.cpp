@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -30,14 +29,14 @@ std::string named_dtype(const std::string& probe, int device) {
 
 }  // namespace
 
-DtypeOptions::DtypeOptions(CLI::App& app) {
-  app.add_option("--dtype", dtype,
-                 "arithmetic of encoder and denoiser: f32, bf16, or auto (what the backend does fast)")
-      ->capture_default_str();
-  app.add_option("--vae-dtype", vae_dtype, "arithmetic of the picture decoder: f32, bf16")
-      ->capture_default_str();
-  app.add_option("--state-dtype", state_dtype, "what latents are rounded to between steps: f32, bf16")
-      ->capture_default_str();
+DtypeOptions::DtypeOptions(Command& command) {
+  command
+      .add_option("--dtype", dtype,
+                  "arithmetic of encoder and denoiser: f32, bf16, or auto (what the backend does fast)")
+      .show_default();
+  command.add_option("--vae-dtype", vae_dtype, "arithmetic of the picture decoder: f32, bf16").show_default();
+  command.add_option("--state-dtype", state_dtype, "what latents are rounded to between steps: f32, bf16")
+      .show_default();
 }
 
 Result<DType> parse_dtype(const std::string& option, const std::string& name,

@@ -3,12 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include "cli/command.h"
 #include "dif/dtype.h"
 #include "dif/status.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace dif::runtime {
 class BackendLibrary;
@@ -18,7 +15,7 @@ namespace dif::cli {
 
 /// --dtype, --vae-dtype, --state-dtype
 struct DtypeOptions {
-  explicit DtypeOptions(CLI::App& app);
+  explicit DtypeOptions(Command& command);
 
   std::string dtype = "f32";
   std::string vae_dtype = "f32";

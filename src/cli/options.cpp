@@ -1,13 +1,11 @@
 #include "cli/options.h"
 
-#include <CLI/CLI.hpp>
-#include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/error.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
+#include "cli/parse_number.h"
 #include "cli/tool.h"
 #include "io/atomic_file.h"
 #include "io/json.h"
@@ -24,43 +22,7 @@ constexpr std::int64_t kMaxMemoryMib = std::int64_t{1} << 40;
 /// Backends that `auto` tries, best first.
 constexpr const char* kAutoOrder[] = {"cuda", "cpu", "reference"};
 
-/// The number that the whole text is; nothing when it is none or does not fit.
-template <class Number>
-std::optional<Number> parse_whole_text(const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-/// Checks before CLI11 converts, and rewrites the text so that a leading zero does not make it octal.
-template <class Number>
-void expect_in_range(CLI::Option* option, Number low, Number high, const std::string& expected) {
-  option->transform([=](const std::string& text) {
-    const auto number = parse_whole_text<Number>(text);
-    if (!number || !(*number >= low && *number <= high))
-      throw CLI::ConversionError(fmt::format("{} {}: expected {}", option->get_name(),
-                                             text.empty() ? "\"\"" : io::printable(text, 40), expected));
-    return fmt::format("{}", *number);
-  });
-}
-
 }  // namespace
-
-void expect_whole(CLI::Option* option, std::int64_t low, std::int64_t high) {
-  const bool any = low == INT64_MIN && high == INT64_MAX;
-  expect_in_range(option, low, high, any ? "a whole number" : fmt::format("{} to {}", low, high));
-}
-
-void expect_number(CLI::Option* option, double low, double high) {
-  expect_in_range(option, low, high, fmt::format("a number from {} to {}", low, high));
-}
-
-void expect_name(CLI::Option* option) {
-  option->check([](const std::string& text) {
-    return text.empty() ? std::string("expected a name, found \"\"") : std::string();
-  });
-}
 
 constexpr std::string_view kWeightCacheOnDisk = "disk";
 
@@ -70,36 +32,38 @@ Result<std::uint64_t> parse_weight_cache(const std::string& text) {
     const std::uint64_t available = read_machine().memory_available_bytes;
     return available == 0 ? UINT64_MAX : available / 2;
   }
-  const auto mib = parse_whole_text<std::int64_t>(text);
+  const auto mib = parse_number<std::int64_t>(text);
   if (!mib || *mib < 1 || *mib > kMaxMemoryMib)
     return invalid_input("--weight-cache {}: expected off, auto, disk, or 1 to {} MiB",
                          io::printable(text, 40), kMaxMemoryMib);
   return static_cast<std::uint64_t>(*mib) << 20;
 }
 
-BackendOptions::BackendOptions(CLI::App& app) {
-  app.add_option("--backend", backend,
-                 "executor: auto, cpu, opencl, reference, null, or another libdif_NAME.so")
-      ->capture_default_str();
-  app.add_option("--backend-plugin", plugin, "a backend library FILE.so instead of --backend");
-  expect_whole(app.add_option("--device", device, "device index")->capture_default_str(), 0, INT32_MAX);
-  expect_whole(app.add_option("--threads", threads, "host threads; 0 = the CPUs that this process may use")
-                   ->capture_default_str(),
-               0, kMaxThreads);
-  expect_whole(
-      app.add_option("--memory-cap-mib", memory_cap_mib, "device memory that may be held; 0 = no cap"), 0,
-      kMaxMemoryMib);
-  app.add_option("--weight-cache", weight_cache,
-                 "memory for weights repacked for speed: off, auto (half of what is available), MiB, or disk "
-                 "(auto, kept in the cache folder and shared by all processes)")
-      ->capture_default_str();
-  app.add_option(
+BackendOptions::BackendOptions(Command& command) {
+  command
+      .add_option("--backend", backend,
+                  "executor: auto, cpu, opencl, reference, null, or another libdif_NAME.so")
+      .show_default();
+  command.add_option("--backend-plugin", plugin, "a backend library FILE.so instead of --backend");
+  command.add_option("--device", device, "device index").show_default().expect_whole(0, INT32_MAX);
+  command.add_option("--threads", threads, "host threads; 0 = the CPUs that this process may use")
+      .show_default()
+      .expect_whole(0, kMaxThreads);
+  command.add_option("--memory-cap-mib", memory_cap_mib, "device memory that may be held; 0 = no cap")
+      .expect_whole(0, kMaxMemoryMib);
+  command
+      .add_option(
+          "--weight-cache", weight_cache,
+          "memory for weights repacked for speed: off, auto (half of what is available), MiB, or disk "
+          "(auto, kept in the cache folder and shared by all processes)")
+      .show_default();
+  command.add_option(
       "--cache-dir", cache_dir,
       "where derived data is kept between runs (default: DIF_CACHE_DIR, else diffusion-compiler in "
       "the user's cache folder)");
-  app.add_flag("--no-cache", no_cache, "keep nothing between runs, and use nothing that was kept");
-  app.add_flag("--allow-host-fallback", allow_host_fallback,
-               "operations that the device declines run on the host; reports list them");
+  command.add_flag("--no-cache", no_cache, "keep nothing between runs, and use nothing that was kept");
+  command.add_flag("--allow-host-fallback", allow_host_fallback,
+                   "operations that the device declines run on the host; reports list them");
 }
 
 std::string why_unavailable(const runtime::BackendLibrary& library) {
@@ -167,9 +131,9 @@ Result<std::shared_ptr<runtime::Context>> BackendOptions::create(runtime::Contex
   return runtime::Context::create(std::move(library), std::move(options));
 }
 
-ReportOptions::ReportOptions(CLI::App& app) {
-  app.add_flag("--json", json, "print the result document on stdout");
-  expect_name(app.add_option("--report", report, "write the result document to FILE"));
+ReportOptions::ReportOptions(Command& command) {
+  command.add_flag("--json", json, "print the result document on stdout");
+  command.add_option("--report", report, "write the result document to FILE").expect_name();
 }
 
 Status ReportOptions::write(const std::string& document) const {
@@ -177,12 +141,13 @@ Status ReportOptions::write(const std::string& document) const {
   return json ? print_result(document) : ok();
 }
 
-ProgressOptions::ProgressOptions(CLI::App& app) {
-  app.add_option("--progress", style,
-                 "progress on stderr: auto (bar on a terminal, else JSON lines), bar, json, none")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "bar", "json", "none"}));
-  app.add_flag("-q,--quiet", quiet, "no progress");
+ProgressOptions::ProgressOptions(Command& command) {
+  command
+      .add_option("--progress", style,
+                  "progress on stderr: auto (bar on a terminal, else JSON lines), bar, json, none")
+      .show_default()
+      .expect_one_of({"auto", "bar", "json", "none"});
+  command.add_flag("-q,--quiet", quiet, "no progress");
 }
 
 Progress ProgressOptions::create() const {

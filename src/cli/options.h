@@ -4,14 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "cli/command.h"
 #include "cli/progress.h"
 #include "dif/status.h"
 #include "runtime/session.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 /// Groups of options that mean the same in every tool that has them.
 namespace dif::cli {
@@ -19,14 +15,6 @@ namespace dif::cli {
 /// More is a mistake in whatever option is said in MiB, or in steps that are fetched ahead.
 inline constexpr std::int64_t kMostMib = std::int64_t{1} << 40;
 inline constexpr std::int64_t kMostPrefetchDistance = 1 << 20;
-
-/// Refuses anything but a decimal whole number in the range, with one sentence that names option, text and
-/// range.
-void expect_whole(CLI::Option* option, std::int64_t low = INT64_MIN, std::int64_t high = INT64_MAX);
-/// Refuses anything but a decimal number in the range; NaN and infinity are in none.
-void expect_number(CLI::Option* option, double low, double high);
-/// Refuses an empty text where something is to be named.
-void expect_name(CLI::Option* option);
 
 /// Bytes of --weight-cache: off is 0, auto and disk half of the memory that is available now, else MiB.
 /// Errors: InvalidInput.
@@ -43,7 +31,7 @@ Result<std::shared_ptr<const runtime::BackendLibrary>> load_backend(const std::s
 /// --backend, --backend-plugin, --device, --threads, --memory-cap-mib, --weight-cache, --cache-dir,
 /// --no-cache, --allow-host-fallback
 struct BackendOptions {
-  explicit BackendOptions(CLI::App& app);
+  explicit BackendOptions(Command& command);
 
   std::string backend = "auto";
   std::string plugin;
@@ -67,7 +55,7 @@ struct BackendOptions {
 
 /// --json, --report FILE: where the telemetry document goes.
 struct ReportOptions {
-  explicit ReportOptions(CLI::App& app);
+  explicit ReportOptions(Command& command);
 
   bool json = false;
   std::string report;
@@ -79,7 +67,7 @@ struct ReportOptions {
 
 /// --progress {auto,bar,json,none}, --quiet
 struct ProgressOptions {
-  explicit ProgressOptions(CLI::App& app);
+  explicit ProgressOptions(Command& command);
 
   std::string style = "auto";
   bool quiet = false;

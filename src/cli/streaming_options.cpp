@@ -1,6 +1,5 @@
 #include "cli/streaming_options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,6 +17,21 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 /// The backends of ours that read weights where they are, or copy them once. Of others nothing is known.
 constexpr std::array<std::string_view, 4> kDoNotStream = {"cpu", "reference", "opencl", "null"};
+/// What means nothing where nothing is streamed.
+constexpr const char* kOfStreaming[] = {"--min-free-mib",
+                                        "--resident-plan-mib",
+                                        "--resident-order",
+                                        "--prefetch-distance",
+                                        "--host-pinned",
+                                        "--serial-streaming",
+                                        "--streamed-staging-buffers",
+                                        "--streamed-stage-threads",
+                                        "--streamed-pinned-budget-mib",
+                                        "--streamed-keep-pages",
+                                        "--streamed-release-pages",
+                                        "--lazy-resident-upload",
+                                        "--pipelined-resident-upload",
+                                        "--pinned-io"};
 }  // namespace
 
 Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std::string& text) {
@@ -32,60 +46,62 @@ Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std:
   return static_cast<std::uint64_t>(number * scale);
 }
 
-StreamingOptions::StreamingOptions(CLI::App& app) {
-  CLI::Option* const cap = app.add_option(
-      "--max-vram", max_vram,
-      "device memory that may be held, driver and libraries included, such as 12GiB; weights beyond it are "
-      "streamed in every step");
-  if (CLI::Option* const other = app.get_option_no_throw("--memory-cap-mib")) cap->excludes(other);
-  expect_whole(app.add_option("--min-free-mib", min_free_mib,
-                              "stop before less device memory than this is free, whoever takes it"),
-               0, kMostMib);
-  expect_whole(app.add_option("--resident-plan-mib", resident_plan_mib,
-                              "device memory that weights are planned for, when less than the cap"),
-               1, kMostMib);
-  app.add_option("--resident-order", resident_order,
-                 "which weights stay on the device: first (as they are read), largest, spread (so that "
-                 "streaming is even)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"first", "largest", "spread"}));
-  expect_whole(app.add_option("--prefetch-distance,--streamed-prefetch-depth", prefetch_distance,
-                              "steps whose streamed weights are fetched ahead")
-                   ->capture_default_str(),
-               0, kMostPrefetchDistance);
-  app.add_flag("--host-pinned", host_pinned,
-               "streamed weights wait in pinned host memory, not in their files");
-  app.add_flag("--serial-streaming", serial, "fetch nothing before it is needed");
-  expect_whole(app.add_option("--streamed-staging-buffers", staging_buffers,
-                              "pinned buffers of 4 MiB through which files go to the device")
-                   ->capture_default_str(),
-               2, runtime::kMostStagingBuffers);
-  expect_whole(app.add_option("--streamed-stage-threads", stage_threads,
-                              "threads that read weights; 0 = the CPUs, at most 12")
-                   ->capture_default_str(),
-               0, runtime::kMostReadingThreads);
-  expect_whole(app.add_option("--streamed-pinned-budget-mib", pinned_budget_mib,
-                              "what the pinned buffers may take together")
-                   ->capture_default_str(),
-               0, kMostMib);
-  CLI::Option* const keep =
-      app.add_flag("--streamed-keep-pages", keep_pages, "what was read stays in the page cache (as it is)");
-  app.add_flag("--streamed-release-pages", release_pages, "what was read leaves the page cache")
-      ->excludes(keep);
-  CLI::Option* const late =
-      app.add_flag("--lazy-resident-upload", lazy, "fetch resident weights with the first run");
-  app.add_flag("--pipelined-resident-upload", pipelined,
-               "read resident weights beside their copies when a program is prepared (as it is)")
-      ->excludes(late);
-  app.add_flag("--pinned-io", pinned_io,
-               "inputs and outputs go through pinned memory, which counts against "
-               "--streamed-pinned-budget-mib");
-  for (const char* name :
-       {"--min-free-mib", "--resident-plan-mib", "--resident-order", "--prefetch-distance", "--host-pinned",
-        "--serial-streaming", "--streamed-staging-buffers", "--streamed-stage-threads",
-        "--streamed-pinned-budget-mib", "--streamed-keep-pages", "--streamed-release-pages",
-        "--lazy-resident-upload", "--pipelined-resident-upload", "--pinned-io"})
-    of_streaming_.push_back(app.get_option(name));
+StreamingOptions::StreamingOptions(Command& command) : command_(command) {
+  command
+      .add_option("--max-vram", max_vram,
+                  "device memory that may be held, driver and libraries included, such as 12GiB; weights "
+                  "beyond it are streamed in every step")
+      .excludes(command.option("--memory-cap-mib"));
+  command
+      .add_option("--min-free-mib", min_free_mib,
+                  "stop before less device memory than this is free, whoever takes it")
+      .expect_whole(0, kMostMib);
+  command
+      .add_option("--resident-plan-mib", resident_plan_mib,
+                  "device memory that weights are planned for, when less than the cap")
+      .expect_whole(1, kMostMib);
+  command
+      .add_option("--resident-order", resident_order,
+                  "which weights stay on the device: first (as they are read), largest, spread (so that "
+                  "streaming is even)")
+      .show_default()
+      .expect_one_of({"first", "largest", "spread"});
+  command
+      .add_option("--prefetch-distance,--streamed-prefetch-depth", prefetch_distance,
+                  "steps whose streamed weights are fetched ahead")
+      .show_default()
+      .expect_whole(0, kMostPrefetchDistance);
+  command.add_flag("--host-pinned", host_pinned,
+                   "streamed weights wait in pinned host memory, not in their files");
+  command.add_flag("--serial-streaming", serial, "fetch nothing before it is needed");
+  command
+      .add_option("--streamed-staging-buffers", staging_buffers,
+                  "pinned buffers of 4 MiB through which files go to the device")
+      .show_default()
+      .expect_whole(2, runtime::kMostStagingBuffers);
+  command
+      .add_option("--streamed-stage-threads", stage_threads,
+                  "threads that read weights; 0 = the CPUs, at most 12")
+      .show_default()
+      .expect_whole(0, runtime::kMostReadingThreads);
+  command
+      .add_option("--streamed-pinned-budget-mib", pinned_budget_mib,
+                  "what the pinned buffers may take together")
+      .show_default()
+      .expect_whole(0, kMostMib);
+  const Option keep = command.add_flag("--streamed-keep-pages", keep_pages,
+                                       "what was read stays in the page cache (as it is)");
+  command.add_flag("--streamed-release-pages", release_pages, "what was read leaves the page cache")
+      .excludes(keep);
+  const Option late =
+      command.add_flag("--lazy-resident-upload", lazy, "fetch resident weights with the first run");
+  command
+      .add_flag("--pipelined-resident-upload", pipelined,
+                "read resident weights beside their copies when a program is prepared (as it is)")
+      .excludes(late);
+  command.add_flag("--pinned-io", pinned_io,
+                   "inputs and outputs go through pinned memory, which counts against "
+                   "--streamed-pinned-budget-mib");
 }
 
 std::uint64_t StreamingOptions::staging_bytes() const {
@@ -94,10 +110,9 @@ std::uint64_t StreamingOptions::staging_bytes() const {
 
 void StreamingOptions::warn_unused(const std::string& backend) const {
   if (std::ranges::find(kDoNotStream, backend) == kDoNotStream.end()) return;
-  for (const CLI::Option* option : of_streaming_)
-    if (option->count() != 0)
-      print_warning(
-          fmt::format("backend {} does not stream weights: {} has no effect", backend, option->get_name()));
+  for (const char* option : kOfStreaming)
+    if (command_.given(option))
+      print_warning(fmt::format("backend {} does not stream weights: {} has no effect", backend, option));
 }
 
 Status StreamingOptions::check_pinned_io(std::uint64_t bytes) const {

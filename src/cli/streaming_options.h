@@ -2,15 +2,10 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "cli/command.h"
 #include "dif/status.h"
 #include "runtime/session.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace dif::cli {
 
@@ -26,7 +21,7 @@ Result<std::uint64_t> parse_size_with_unit(const std::string& option, const std:
 /// --pinned-io.
 /// Stands behind BackendOptions.
 struct StreamingOptions {
-  explicit StreamingOptions(CLI::App& app);
+  explicit StreamingOptions(Command& command);
 
   std::string max_vram;
   std::string resident_order = "spread";
@@ -49,7 +44,7 @@ struct StreamingOptions {
  private:
   std::uint64_t staging_bytes() const;
 
-  std::vector<const CLI::Option*> of_streaming_;  ///< those that mean nothing where nothing is streamed
+  Command command_;
 };
 
 }  // namespace dif::cli

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/options.h"
 
 namespace dif::cli {
@@ -11,15 +9,11 @@ namespace {
 
 /// What a command line makes of the context, or what it is refused with.
 Result<runtime::ContextOptions> parsed(std::vector<std::string> arguments) {
-  CLI::App app;
-  const BackendOptions backend(app);
-  const StreamingOptions streaming(app);
-  try {
-    std::ranges::reverse(arguments);
-    app.parse(arguments);
-  } catch (const CLI::ParseError& error) {
-    return tl::unexpected<Error>(Error{ErrorCode::kInvalidInput, error.what()});
-  }
+  Command command("test", "");
+  const BackendOptions backend(command);
+  const StreamingOptions streaming(command);
+  const auto request = command.parse(std::move(arguments));
+  if (!request) return tl::unexpected<Error>(request.error());
   runtime::ContextOptions options;
   const Status status = streaming.apply(options);
   if (!status) return tl::unexpected<Error>(status.error());
@@ -56,10 +50,10 @@ TEST(StreamingOptions, AreWhatTheContextGets) {
 
 TEST(StreamingOptions, PinnedInputsAndOutputsCountBesideTheStagingBuffers) {
   const auto check = [](std::vector<std::string> arguments, std::uint64_t bytes) {
-    CLI::App app;
-    const StreamingOptions streaming(app);
-    std::ranges::reverse(arguments);
-    app.parse(arguments);
+    Command command("test", "");
+    const BackendOptions backend(command);
+    const StreamingOptions streaming(command);
+    EXPECT_TRUE(command.parse(std::move(arguments)));
     return streaming.check_pinned_io(bytes);
   };
   constexpr std::uint64_t kMiB = 1 << 20;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,25 +22,18 @@ int finish(const Error& error) {
 
 }  // namespace
 
-int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
-            WithoutArguments without_arguments) {
+int run_tool(Command& command, int argc, char** argv, const std::function<Status()>& body,
+             WithoutArguments without_arguments) {
   end_in_order_on_terminate();
   watch_interrupts();
   try {
     if (argc <= 1 && without_arguments == WithoutArguments::kPrintUsage) {
-      std::fputs(app.help().c_str(), stderr);
+      std::fputs(command.help().c_str(), stderr);
       return 2;
     }
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-      const Status printed = print_result(app.help());
-      return printed ? 0 : finish(printed.error());
-    } catch (const CLI::ParseError& error) {
-      return finish(
-          {ErrorCode::kInvalidInput, fmt::format("{} (see {} --help)", error.what(), app.get_name())});
-    }
-    const Status status = body();
+    const auto request = command.parse({argv + 1, argv + argc});
+    if (!request) return finish(request.error());
+    const Status status = *request == Command::Request::kHelp ? print_result(command.help()) : body();
     return status ? 0 : finish(status.error());
   } catch (const std::bad_alloc&) {
     // There may be no memory for a sentence of our own either.
@@ -51,10 +43,6 @@ int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>&
     return finish(
         {ErrorCode::kInternal, fmt::format("unexpected: {}; please report this", exception.what())});
   }
-}
-
-void examples(CLI::App& app, std::string_view lines) {
-  app.footer(fmt::format("\nExamples:\n{}", lines));
 }
 
 void say(std::string_view text) {

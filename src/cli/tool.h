@@ -4,11 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/command.h"
 #include "dif/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace dif::cli {
 
@@ -25,11 +22,8 @@ enum class WithoutArguments { kPrintUsage, kRun };
 /// Parses, runs `body`, prints the error as one sentence on stderr and gives the exit status. Without
 /// arguments the usage is printed (exit 2), unless that is how the tool is meant to be called; --help prints
 /// it with the examples (exit 0); a usage error exits 2. Watches Ctrl-C.
-int run_app(CLI::App& app, int argc, char** argv, const std::function<Status()>& body,
-            WithoutArguments without_arguments = WithoutArguments::kPrintUsage);
-
-/// Text below the options in --help, one example a line.
-void examples(CLI::App& app, std::string_view lines);
+int run_tool(Command& command, int argc, char** argv, const std::function<Status()>& body,
+             WithoutArguments without_arguments = WithoutArguments::kPrintUsage);
 
 /// Prints on stderr as it is. A stderr that is full or closed is no error: nobody could be told.
 void say(std::string_view text);
