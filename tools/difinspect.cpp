@@ -144,8 +144,8 @@ std::string listing_text(const Program& program, const plan::Plan& plan, bool as
   text +=
       fmt::format("# arena {} ({} if no two values shared bytes), {} operations folded when prepared\n",
                   bytes(plan.arena_bytes), bytes(plan.unshared_bytes), std::ranges::count(plan.folded, true));
-  if (assignments) text += "\n" + plan::assignments_text(program, plan);
-  if (residency) text += "\n" + residency_text(*residency, &program);
+  if (assignments) text += fmt::format("\n{}", plan::assignments_text(program, plan));
+  if (residency) text += fmt::format("\n{}", residency_text(*residency, &program));
   return text;
 }
 

@@ -274,7 +274,8 @@ class Run {
     }
     if (options_.sessions > 1) text += sessions_text();
     if (options_.profile_pipeline) text += pipeline_text();
-    if (options_.trace_ops) text += "\n" + operation_times_text(op_times_.of(program_, memory_));
+    if (options_.trace_ops)
+      text += fmt::format("\n{}", operation_times_text(op_times_.of(program_, memory_)));
     if (options_.why) text += why_text();
     return cli::print_result(text);
   }

@@ -33,14 +33,12 @@ Result<runtime::LinearChoice> parse_selection(const std::string& text) {
 }  // namespace
 
 ExecutionChoices::ExecutionChoices(cli::Command& command, const Names& names) : names_(names) {
-  cli::Option tune =
+  const cli::Option tune =
       command.add_option(names.tune, tuned_, "operation whose product is measured anew, known or not")
-          .one_at_a_time();
-  tune.expect_whole(0, kMostOperations);
+          .one_at_a_time()
+          .expect_whole(0, kMostOperations);
   const auto number = [&](const char* name, std::uint32_t& value, std::int64_t least, const char* text) {
-    cli::Option option = command.add_option(name, value, text);
-    option.expect_whole(least, kMostRuns);
-    option.needs(tune);
+    command.add_option(name, value, text).expect_whole(least, kMostRuns).needs(tune);
   };
   number(names.warmups, warmups_, 0, "untimed runs of each algorithm first");
   number(names.iterations, iterations_, 1, "runs of each algorithm in a session");

@@ -7,17 +7,20 @@ namespace dif::tools {
 ResidencyOptions::ResidencyOptions(cli::Command& command, const Names& names)
     : budget_(command.add_option(names.budget, budget_mib_, "device memory for the program, MiB")
                   .expect_whole(0, cli::kMostMib)) {
-  cli::Option fixed =
-      command.add_option("--fixed-runtime-mib", fixed_runtime_mib_, "of it, what driver and libraries take");
-  cli::Option order = command.add_option(
-      names.order, order_,
-      "which weights are admitted first: first (as they are read), largest, spread (evenly)");
-  cli::Option distance = command.add_option("--prefetch-distance", prefetch_distance_,
-                                            "streamed weights that are fetched ahead");
-  for (cli::Option option : {fixed, order, distance}) option.show_default().needs(budget_);
-  order.expect_one_of({"first", "largest", "spread"});
-  fixed.expect_whole(0, cli::kMostMib);
-  distance.expect_whole(0, cli::kMostPrefetchDistance);
+  command.add_option("--fixed-runtime-mib", fixed_runtime_mib_, "of it, what driver and libraries take")
+      .show_default()
+      .needs(budget_)
+      .expect_whole(0, cli::kMostMib);
+  command
+      .add_option(names.order, order_,
+                  "which weights are admitted first: first (as they are read), largest, spread (evenly)")
+      .show_default()
+      .needs(budget_)
+      .expect_one_of({"first", "largest", "spread"});
+  command.add_option("--prefetch-distance", prefetch_distance_, "streamed weights that are fetched ahead")
+      .show_default()
+      .needs(budget_)
+      .expect_whole(0, cli::kMostPrefetchDistance);
 }
 
 bool ResidencyOptions::given() const {

@@ -52,8 +52,9 @@ class Option {
   CLI::Option* option_;
 };
 
-/// A tool, one of its sub-commands, or a group of their options. Copies are the same command; one of a tool
-/// is valid while the tool is. Where values are to be written stays there until the command line is parsed.
+/// A tool, one of its sub-commands, or a group of options of one. Copies are the same command; a sub-command
+/// or group is valid while its tool is. The variables of options stay where they are until parse() has filled
+/// them.
 class Command {
  public:
   Command(const std::string& name, const std::string& description);
@@ -67,7 +68,7 @@ class Command {
   Option add_bare_flag(const std::string& names, const std::string& description);
   Option add_bare_option(const std::string& names, const std::string& description);
 
-  /// One of those that the command has must be given.
+  /// Exactly one of a command's sub-commands must be given.
   Command add_subcommand(const std::string& name, const std::string& description);
   /// A group of options of which exactly one must be given; --help lists them under the heading.
   Command add_alternatives(const std::string& heading);

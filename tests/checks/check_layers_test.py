@@ -31,7 +31,9 @@ GOOD = {
     "src/backends/reference/CMakeLists.txt": "dif_plugin(reference SOURCES ${CMAKE_SOURCE_DIR}/src/ops/add/add.ref.cpp)\n",
     "src/backends/cpu/kernel.h": '#include "ir/program.h"\n',
     "src/backends/cpu/CMakeLists.txt": "dif_plugin(cpu SOURCES ../../ops/add/add.cpu.cpp)\n",
-    "tools/dif.cpp": '#include "io/file.h"\n#include <CLI/CLI.hpp>\n',
+    "src/cli/command.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/cli/CMakeLists.txt": "dif_room(cli SOURCES command.cpp)\n",
+    "tools/dif.cpp": '#include "io/file.h"\n#include <fmt/format.h>\n',
     "tools/CMakeLists.txt": "add_executable(dif_main dif.cpp)\n",
 }
 
@@ -69,6 +71,10 @@ class CheckLayers(TreeTest):
     def test_library_in_wrong_room_is_found(self):
         self.add_line("src/ir/encode.cpp", "#include <openssl/evp.h>")
         self.assert_found("src/ir/encode.cpp:3", "ir may not include <openssl/evp.h>")
+
+    def test_library_of_one_file_is_found_in_another(self):
+        self.add_line("tools/dif.cpp", "#include <CLI/CLI.hpp>")
+        self.assert_found("tools/dif.cpp:3", "tools may not include <CLI/CLI.hpp>")
 
     def test_heavy_library_in_header_is_found(self):
         self.add_line("src/io/file.h", "#include <openssl/evp.h>")
