@@ -190,6 +190,8 @@ class HostDevice : public Device {
   Status upload(BufferView to, const void* from, std::uint64_t bytes) override;
   Status download(void* to, BufferView from, std::uint64_t bytes) override;
   Status copy(BufferView to, BufferView from, std::uint64_t bytes) override;
+  std::uint64_t cap_bytes() const override { return cap_bytes_; }
+  std::uint64_t held_bytes() const override { return held_bytes_; }
 
  private:
   std::uint64_t cap_bytes_;

@@ -41,7 +41,7 @@ Executor::~Executor() {
     load_.wait();
   }
   if (planned_bytes_ != 0) arena_.plan(0, 0, -static_cast<std::int64_t>(planned_bytes_));
-  arena_.leave(late_ && (device_.cap_bytes() != 0 || weights_.budget_bytes != 0));
+  arena_.leave(device_.cap_bytes() != 0 || weights_.budget_bytes != 0);
 }
 
 void Executor::take_sources(const std::vector<HostConstant>& constants) {

@@ -189,6 +189,22 @@ TEST(Session, ProgramsOfOneContextTakeTurnsWithOneArena) {
   }
 }
 
+TEST(Session, UnderACapTheLastProgramGivesItsArenaBack) {
+  ir::Builder b("chain");
+  ir::Value x = b.input("x", f32({1024, 256}));
+  for (int i = 0; i < 3; ++i) x = ops::mul_scalar(b, x, 2);
+  b.output("y", x);
+  const ir::Program program = finish(b);
+  ContextOptions options;
+  options.memory_cap_bytes = 3 << 20;
+  const auto context = open("reference", options);
+  const auto room = [&] { return bool(DeviceValue::create(context, f32({2048, 256}))); };
+  auto prepared = prepare(context, program);
+  EXPECT_FALSE(room()) << "2 MiB beside an arena of 2 MiB";
+  prepared.reset();
+  EXPECT_TRUE(room());
+}
+
 TEST(Session, OneArenaServesAChainAndIsAsLargeAsPredicted) {
   const auto context = open("reference");
   std::vector<std::unique_ptr<PreparedProgram>> chain;

@@ -15,6 +15,12 @@ const Arguments kSmall = {"--size", "16x16", "--steps", "2", "--text-tokens", "3
 const Arguments kQuick = {"--size", "16x16",     "--steps",   "2",      "--text-tokens",
                           "32",     "--backend", "reference", "--quiet"};
 
+/// Whether products in f32 keep packed weights here: oneDNN's kernels without AVX-512 take them as they are,
+/// and the weights of convolutions alone are packed.
+bool packs_products() {
+  return __builtin_cpu_supports("avx512f");
+}
+
 class Generate : public ToolTest {
  protected:
   std::string draw(const Arguments& arguments) const {
@@ -266,7 +272,7 @@ TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
     arena = std::max<std::uint64_t>(arena, program.at("arena_bytes"));
     packed += program.at("prepacked_bytes").get<std::uint64_t>();
   }
-  EXPECT_GT(packed, checkpoint / 2);
+  EXPECT_GT(packed, packs_products() ? checkpoint / 2 : checkpoint / 8);
   const std::uint64_t bound = checkpoint + arena + packed + (std::uint64_t{96} << 20);
   EXPECT_LE(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024, bound)
       << "checkpoint " << checkpoint << ", arena " << arena << ", packed " << packed;
@@ -288,9 +294,9 @@ TEST_F(Generate, AWeightCacheOfAnySizeGivesThePicture) {
     return most;
   };
   const std::uint64_t all = packed_with("auto"), some = packed_with("8"), none = packed_with("off");
-  EXPECT_GT(all, std::uint64_t{12} << 20) << "of the program that needs most";
+  EXPECT_GT(all, std::uint64_t{packs_products() ? 12 : 2} << 20) << "of the program that needs most";
   EXPECT_LT(some, std::uint64_t{9} << 20);
-  EXPECT_GT(some, std::uint64_t{4} << 20);
+  EXPECT_GT(some, std::uint64_t{packs_products() ? 4 : 2} << 20);
   EXPECT_LT(none, std::uint64_t{1} << 20) << "biases alone";
   const auto picture = [&](const std::string& name) { return io::read_png(path(name + ".png"))->pixels; };
   const auto exact = picture("auto");

@@ -76,6 +76,8 @@ class OpenClDevice final : public runtime::Device {
   /// the text's reqd_work_group_size says. Programs are kept while the device lives, and on disk.
   Result<ClKernel> kernel(const std::string& source, const char* name, Groups local);
 
+  std::uint64_t cap_bytes() const override { return cap_bytes_; }
+  std::uint64_t held_bytes() const override { return held_bytes_; }
   const DeviceFacts& facts() const { return facts_; }
   /// Programs that were compiled from their text, not taken from disk.
   int n_compiled() const { return n_compiled_; }
