@@ -100,8 +100,8 @@ TEST_F(Machine, NoAddressSpaceIsAnErrorWhereverItEnds) {
     EXPECT_GT(n_refused, 0);
   };
   expect_error_or_picture(16000, 64000, Arguments{"--threads", "1"} + kTiny);
-  // Slabs are summed by threads, for which there may be no room where there is for the picture: whether one of
-  // those limits refuses is chance, so the sweep begins where there is no room for the picture either.
+  // Slabs are summed by threads, for which there may be no room where there is for the picture: whether one
+  // of those limits refuses is chance, so the sweep begins where there is no room for the picture either.
   expect_error_or_picture(40000, 92000,
                           {"--steps", "1", "--size", "32x32", "--text-tokens", "16", "--decode", "slabs",
                            "--backend", "reference"});
