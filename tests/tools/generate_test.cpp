@@ -48,6 +48,19 @@ TEST_F(Generate, RepeatsTheSameBytes) {
   EXPECT_NE(read_text(path("a.png")), read_text(path("c.png")));
 }
 
+TEST_F(Generate, NothingThatOpenMpIsToldChangesThePicture) {
+  const auto drawn = [&](const std::string& name, const Running::Environment& environment) {
+    succeed("dif",
+            Arguments{"generate", "a red apple", "-o", name, "--backend", "cpu", "--threads", "2"} + kSmall,
+            environment);
+    return read_text(path(name));
+  };
+  const std::string expected = drawn("plain.png", {});
+  for (const auto& [variable, value] : {std::pair("OMP_DYNAMIC", "true"), std::pair("OMP_THREAD_LIMIT", "1"),
+                                        std::pair("OMP_MAX_ACTIVE_LEVELS", "0")})
+    EXPECT_TRUE(drawn("other.png", {{variable, value}}) == expected) << variable << "=" << value;
+}
+
 TEST_F(Generate, FromRepeatsTheRunRecordedInAPicture) {
   draw({"two boats, one \"red\"", "-o", "first.png", "--seed", "18446744073709551615", "--negative-prompt",
         "fog", "--guidance", "3.25"});
