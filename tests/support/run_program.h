@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,9 +25,10 @@
 namespace dif::test {
 
 struct Finished {
-  int status = -1;  ///< exit status; 128 + signal when a signal ended it
-  std::string out;  ///< stdout
-  std::string err;  ///< stderr
+  int status = -1;               ///< exit status; 128 + signal when a signal ended it
+  std::string out;               ///< stdout
+  std::string err;               ///< stderr
+  std::uint64_t peak_bytes = 0;  ///< most memory that was resident
 };
 
 inline std::string read_text(const std::filesystem::path& path) {
@@ -85,10 +88,11 @@ class Running {
 
   Finished wait() {
     int status = 0;
-    waitpid(pid_, &status, 0);
+    rusage usage = {};
+    wait4(pid_, &status, 0, &usage);
     pid_ = 0;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text(out_),
-            read_text(err_)};
+            read_text(err_), static_cast<std::uint64_t>(usage.ru_maxrss) * 1024};
   }
 
  private:

@@ -1,7 +1,5 @@
 /// dif generate as a user runs it. Numbers are the business of tests/end_to_end; here they are small and
 /// quick.
-#include <sys/resource.h>
-
 #include <nlohmann/json.hpp>
 
 #include "io/png.h"
@@ -274,9 +272,8 @@ TEST_F(Generate, TraceShowsEveryProgramOfADecodeInParts) {
 TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
   const Arguments arguments = {"generate", "a red apple", "-o",       "a.png", "--steps",
                                "1",        "--quiet",     "--report", "r.json"};
-  succeed("dif", arguments);
-  rusage usage = {};  // of the largest child so far: the others of this test program are smaller
-  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  const Finished finished = run("dif", arguments);
+  ASSERT_EQ(finished.status, 0) << finished.err;
   std::uint64_t checkpoint = 0, arena = 0, packed = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(model_dir()))
     if (entry.path().extension() == ".safetensors") checkpoint += entry.file_size();
@@ -287,7 +284,7 @@ TEST_F(Generate, PeakMemoryIsCheckpointPlanAndPackedWeights) {
   }
   EXPECT_GT(packed, packs_products() ? checkpoint / 2 : checkpoint / 8);
   const std::uint64_t bound = checkpoint + arena + packed + (std::uint64_t{96} << 20);
-  EXPECT_LE(static_cast<std::uint64_t>(usage.ru_maxrss) * 1024, bound)
+  EXPECT_LE(finished.peak_bytes, bound)
       << "checkpoint " << checkpoint << ", arena " << arena << ", packed " << packed;
 }
 
