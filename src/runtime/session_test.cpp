@@ -28,6 +28,15 @@ using Floats = std::vector<float>;
 
 const ir::TensorType kFour = f32({4});
 
+/// y = x * factor, again and again; with three operations the arena has two places of that type.
+ir::Program multiplied(const ir::TensorType& type, float factor, int operations = 3) {
+  ir::Builder b("multiplied");
+  ir::Value x = b.input("x", type);
+  for (int i = 0; i < operations; ++i) x = ops::mul_scalar(b, x, factor);
+  b.output("y", x);
+  return finish(b);
+}
+
 // --- one run ----------------------------------------------------------------------------------------------
 
 TEST(Session, FoldsWhatDependsOnConstantsAloneAndNoLongerReadsThem) {
@@ -168,18 +177,11 @@ TEST(Session, ValuesPassTensorsFromProgramToProgram) {
 
 TEST(Session, ProgramsOfOneContextTakeTurnsWithOneArena) {
   const ir::TensorType wide = f32({1024, 256});
-  const auto chain = [&](float factor) {
-    ir::Builder b("chain");
-    ir::Value x = b.input("x", wide);
-    for (int i = 0; i < 3; ++i) x = ops::mul_scalar(b, x, factor);
-    b.output("y", x);
-    return finish(b);
-  };
   ContextOptions options;
   options.memory_cap_bytes = 3 << 20;  // each program needs two buffers of 1 MiB
   const auto context = open("reference", options);
-  const auto doubles = prepare(context, chain(2));
-  const auto triples = prepare(context, chain(3));
+  const auto doubles = prepare(context, multiplied(wide, 2));
+  const auto triples = prepare(context, multiplied(wide, 3));
   Floats input(1024 * 256, 1.0f), output(1024 * 256);
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(doubles->run({{bound(wide, input)}}, {{bound(wide, output)}}));
@@ -190,16 +192,11 @@ TEST(Session, ProgramsOfOneContextTakeTurnsWithOneArena) {
 }
 
 TEST(Session, UnderACapTheLastProgramGivesItsArenaBack) {
-  ir::Builder b("chain");
-  ir::Value x = b.input("x", f32({1024, 256}));
-  for (int i = 0; i < 3; ++i) x = ops::mul_scalar(b, x, 2);
-  b.output("y", x);
-  const ir::Program program = finish(b);
   ContextOptions options;
   options.memory_cap_bytes = 3 << 20;
   const auto context = open("reference", options);
   const auto room = [&] { return bool(DeviceValue::create(context, f32({2048, 256}))); };
-  auto prepared = prepare(context, program);
+  auto prepared = prepare(context, multiplied(f32({1024, 256}), 2));
   EXPECT_FALSE(room()) << "2 MiB beside an arena of 2 MiB";
   prepared.reset();
   EXPECT_TRUE(room());
@@ -211,11 +208,7 @@ TEST(Session, OneArenaServesAChainAndIsAsLargeAsPredicted) {
   std::uint64_t predicted = 0, measured = 0, peak = 0;
   for (const std::int64_t rows : {100, 400, 10}) {
     const ir::TensorType type = f32({rows, 256});
-    ir::Builder b("part");
-    ir::Value x = b.input("x", type);
-    for (int i = 0; i < 4; ++i) x = ops::mul_scalar(b, x, 2);
-    b.output("y", x);
-    chain.push_back(prepare(context, finish(b)));
+    chain.push_back(prepare(context, multiplied(type, 2, 4)));
     Floats input(static_cast<std::size_t>(rows * 256), 1), output(input.size());
     ASSERT_TRUE(chain.back()->run({{bound(type, input)}}, {{bound(type, output)}}));
     const auto report = chain.back()->report();
@@ -253,12 +246,8 @@ TEST(Session, PlansWithoutConstantsWhatPrepareReports) {
 }
 
 TEST(Session, APlanIsRefusedUnderTheCapThatPreparingMeets) {
-  ir::Builder b("plan");
   const ir::TensorType rows = {DType::kF32, {1024, 256}};
-  ir::Value x = b.input("x", rows);
-  for (int i = 0; i < 3; ++i) x = ops::mul_scalar(b, x, 2);
-  b.output("y", x);
-  const ir::Program program = finish(b);
+  const ir::Program program = multiplied(rows, 2);
   ContextOptions options;
   options.memory_cap_bytes = rows.bytes();
   const auto context = open("reference", options);
@@ -471,11 +460,7 @@ TEST(Session, CancelStopsARunAndLeavesTheProgramUsable) {
 }
 
 TEST(Session, MemoryCapRefusesWhatDoesNotFit) {
-  ir::Builder b("big");
-  ir::Value x = b.input("x", f32({1024, 1024}));
-  for (int i = 0; i < 3; ++i) x = ops::mul_scalar(b, x, 2);
-  b.output("y", x);
-  const ir::Program program = finish(b);
+  const ir::Program program = multiplied(f32({1024, 1024}), 2);
   ContextOptions options;
   options.memory_cap_bytes = 8 << 20;  // two buffers of 4 MiB, and what each allocation costs
   expect_error(PreparedProgram::prepare(open("reference", options), program, {}), ErrorCode::kOutOfMemory,
