@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "cli/dtype_options.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
-#include "cli/parse_number.h"
 #include "cli/tool.h"
 #include "io/png.h"
 #include "io/printable.h"
@@ -33,7 +33,7 @@ Result<std::uint64_t> parse_seed(const std::string& text) {
     std::random_device random;
     return random() & 0x7fffffffU;
   }
-  const auto seed = cli::parse_number<std::uint64_t>(text);
+  const auto seed = parse_number<std::uint64_t>(text);
   if (!seed)
     return invalid_input("--seed {}: expected a whole number from 0 to 2^64-1, or -1 to draw one",
                          io::printable(text, 40));

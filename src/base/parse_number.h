@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace dif::cli {
+namespace dif {
 
 /// The number that the whole text is; nothing when it is none or does not fit.
 template <class Number>
@@ -15,4 +15,4 @@ std::optional<Number> parse_number(std::string_view text) {
   return number;
 }
 
-}  // namespace dif::cli
+}  // namespace dif

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cli/parse_number.h"
+#include "base/parse_number.h"
 #include "io/printable.h"
 
 namespace dif::cli {

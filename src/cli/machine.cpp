@@ -49,8 +49,8 @@ double cpu_quota(const fs::path& root, double cpus) {
 std::optional<double> parse_cpu_max(std::string_view text) {
   const std::size_t blank = text.find(' ');
   if (blank == std::string_view::npos) return std::nullopt;
-  const auto quota = io::parse_number(text.substr(0, blank)),
-             period = io::parse_number(text.substr(blank + 1));
+  const auto quota = io::leading_number(text.substr(0, blank)),
+             period = io::leading_number(text.substr(blank + 1));
   if (!quota || !period || *quota == 0 || *period == 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }

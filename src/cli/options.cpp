@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
-#include "cli/parse_number.h"
 #include "cli/tool.h"
 #include "io/atomic_file.h"
 #include "io/json.h"

@@ -17,7 +17,7 @@ std::optional<std::string> first_line(const fs::path& file) {
   return line;
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view text) {
+std::optional<std::uint64_t> leading_number(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end == text.data()) return std::nullopt;
@@ -26,7 +26,7 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
 
 std::optional<std::uint64_t> number_in(const fs::path& file) {
   const auto line = first_line(file);
-  return line ? parse_number(*line) : std::nullopt;
+  return line ? leading_number(*line) : std::nullopt;
 }
 
 std::optional<std::string> field(const fs::path& file, std::string_view key) {
@@ -77,7 +77,7 @@ void tighten(MemoryLimit& memory, const fs::path& root, std::string_view control
 
 std::uint64_t kilobytes(const fs::path& meminfo, std::string_view key) {
   const auto text = field(meminfo, key);
-  return text ? parse_number(*text).value_or(0) * 1024 : 0;
+  return text ? leading_number(*text).value_or(0) * 1024 : 0;
 }
 
 }  // namespace

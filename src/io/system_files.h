@@ -13,7 +13,7 @@ namespace dif::io {
 /// The first line of a file; nothing where there is no such file.
 std::optional<std::string> first_line(const std::filesystem::path& file);
 /// The number that a text begins with.
-std::optional<std::uint64_t> parse_number(std::string_view text);
+std::optional<std::uint64_t> leading_number(std::string_view text);
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file);
 /// Of lines "key : value" the first one with this key.
 std::optional<std::string> field(const std::filesystem::path& file, std::string_view key);

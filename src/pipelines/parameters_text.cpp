@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "io/printable.h"
 #include "pipelines/generation_record.h"
 
@@ -99,14 +99,6 @@ std::optional<Pairs> parse_pairs(std::string_view line) {
     at = end + 1;
   }
   return pairs;
-}
-
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 /// Reads values of the settings line into fields; keeps the first error.

@@ -1,7 +1,6 @@
 #include "pipelines/program_bindings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/tensor_file.h"
@@ -26,10 +26,7 @@ namespace {
 
 std::optional<ValueId> value_number(std::string_view id) {
   if (id.starts_with('%')) id.remove_prefix(1);
-  ValueId number = 0;
-  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
-  if (error != std::errc() || end != id.data() + id.size()) return std::nullopt;
-  return number;
+  return parse_number<ValueId>(id);
 }
 
 std::string list_inputs(const Program& program) {

@@ -1,10 +1,10 @@
 #include "text/tokenizer_json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "io/printable.h"
 
 namespace dif::text {
@@ -241,14 +241,13 @@ Status read_added_tokens_decoder(const Node& object, std::vector<AddedToken>& to
   if (!object.value().is_object()) return object.wrong("an object of ids and tokens");
   for (const auto& [key, value] : object.value().items()) {
     const Node node(value, object.path() + "." + io::printable(key, 40), object.source());
-    TokenId id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > kMaxTokenId) {
+    const auto id = parse_number<TokenId>(key);
+    if (!id || *id < 0 || *id > kMaxTokenId) {
       return object.wrong(
           fmt::format("keys that are ids from 0 to {}, not {:?}", kMaxTokenId, io::printable(key, 40)));
     }
     if (!value.is_object()) return node.wrong("an object");
-    DIF_ASSIGN(AddedToken token, read_added_token(node, id));
+    DIF_ASSIGN(AddedToken token, read_added_token(node, *id));
     tokens.push_back(std::move(token));
   }
   std::sort(tokens.begin(), tokens.end(),
